@@ -201,24 +201,17 @@ class PrivateLinearModel(LinkedEstimator):
         is_private = self.neighboring == "add_remove" and self.epsilon < math.inf
         if is_private and n_samples > LARGEST_COUNT:
             raise ValueError(
-                f"Got n_samples={n_samples} with neighboring='add_remove', expected at most"
-                f" {LARGEST_COUNT}: rounding of sums has a public bound up to there. Use"
-                " neighboring='zero_out'."
+                f"Got {n_samples} records with neighboring='add_remove', expected {LARGEST_COUNT}"
+                " at most, up to where rounding has a public bound. Use neighboring='zero_out'."
             )
-        # A plan for any number costs as much, checks the parameters and draws the noise of the
-        # count; of warnings those count that are about the released number.
+        # A plan for any number costs as much as that for the released one, which warns.
         planned = plan_of(n_samples=ANY_NUMBER if is_private else n_samples, warns=not is_private)
         if isinstance(X, Shards) and not planned.algorithm.distributed:
             raise not_in_chunks(f"{planned.algorithm!r}")
-        return PendingFit(
-            estimator=self,
-            planned=planned,
-            X=X,
-            y=y,
-            ownership=ownership,
-            weights=weights,
-            plan_for=(lambda n: plan_of(n_samples=n).plan) if is_private else None,
+        fit = PendingFit(
+            estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
         )
+        return replace(fit, plan_for=lambda n: plan_of(n_samples=n).plan) if is_private else fit
 
     @contextmanager
     def _read(self, X: Any, y: Any, agents: Any) -> Iterator[tuple[Any, Any, Targets, Any]]:
@@ -271,11 +264,9 @@ class PrivateLinearModel(LinkedEstimator):
         facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
         # Whatever the budget: a grid over budgets should not fail at one end only.
         algorithm.check(facts)
-        rest = budget
+        facts, rest = with_count(facts, budget)
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
-            if facts.neighboring is Neighboring.ADD_REMOVE:
-                facts, rest = with_count(facts, budget)
             own = share_of_fit(rest) if self.intervals else rest
             facts = prepared(facts, own, algorithm, coordinates, **choices)
         elif is_exact:
@@ -306,7 +297,8 @@ class PrivateLinearModel(LinkedEstimator):
     ) -> Facts:
         """What is public: shapes, the objective in units of the target's scale, and bounds."""
         is_stream, most = self._stream() is not None, trust.max_rows_per_person
-        neighboring = Neighboring(self.neighboring)
+        # Rounding has a bound that a private number of records does not change.
+        n_summed = LARGEST_COUNT if self.neighboring == "add_remove" else n_samples
         # The plan of a stream is that of one record.
         n_samples = 1 if is_stream else n_samples
         curvature = 0.0
@@ -320,13 +312,9 @@ class PrivateLinearModel(LinkedEstimator):
             n_parameters=coordinates.n_parameters,
             loss=loss.in_units(coordinates.target_scale),
             penalty=penalty.scaled(coordinates.target_scale**-2.0),
-            neighboring=neighboring,
+            neighboring=Neighboring(self.neighboring),
             row_norm=coordinates.row_norm,
-            rounding=rounding_factor(
-                n_samples=LARGEST_COUNT if neighboring is Neighboring.ADD_REMOVE else n_samples,
-                coordinates=coordinates,
-                per_unit=most,
-            ),
+            rounding=rounding_factor(n_samples=n_summed, coordinates=coordinates, per_unit=most),
             max_iter=int(self.max_iter),
             schema=coordinates.fingerprint,
             is_declared=not coordinates.undeclared.any(),

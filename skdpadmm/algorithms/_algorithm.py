@@ -233,11 +233,6 @@ class Algorithm(LinkedEstimator, ABC):
                 "False: its guarantee does not cover the iterates",
             ),
         )
-        is_counted = facts.neighboring is not Neighboring.ADD_REMOVE or facts.count is not None
-        refuse(
-            "Prepare them by `with_count`.",
-            (budget.is_private and not is_counted, "facts without a count", "a released one"),
-        )
         settings, *releases = self.released(facts, budget)
         if self.noiseless and not budget.is_private and "clip_norm" in dict(settings):
             settings = settings.but(clip_norm=math.inf)

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms import _defaults as defaults
 from skdpadmm.algorithms._algorithm import Algorithm, refuse
 from skdpadmm.algorithms._messages import plan_release
-from skdpadmm.privacy import gaussian_mu
+from skdpadmm.privacy import Neighboring, gaussian_mu
 from skdpadmm.protocol import (
     SMALLEST_SPREAD,
     Budget,
@@ -51,7 +51,7 @@ from skdpadmm.protocol import (
 )
 from skdpadmm.records import Basis, Coordinates, feature_norms
 
-COUNT = "number of records"
+N_RECORDS = "number of records"
 # Share of the squared budget that a private number of records is released with.
 COUNT_SHARE = 0.01
 # More are refused where their number is private, as rounding of sums has to have a public bound.
@@ -118,19 +118,21 @@ def prepared(
 
 
 def with_count(facts: Facts, budget: Budget) -> tuple[Facts, Budget]:
-    """Facts with the release of the number of records, and what it leaves of the budget."""
+    """Facts with the release of a private number of records, and what it leaves of the budget."""
+    if facts.neighboring is not Neighboring.ADD_REMOVE or not budget.is_private:
+        return facts, budget
     refuse(
         "Its noise is Gaussian.",
         (budget.is_pure, "delta=0 with neighboring='add_remove'", "a float in (0, 1)"),
     )
     mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(COUNT_SHARE)
-    release = plan_release(facts, budget, name=COUNT, shape=(1,), sensitivity=1.0, mu=mu)
-    return replace(facts, count=release), budget.part(1 - COUNT_SHARE)
+    count = plan_release(facts, budget, name=N_RECORDS, shape=(1,), sensitivity=1.0, mu=mu)
+    return replace(facts, count=count), budget.part(1 - COUNT_SHARE)
 
 
 def released_count(n_samples: int, gate: Gate) -> int:
-    """The number of records, released; at least one."""
-    return max(int(np.rint(gate.release(COUNT, np.array([float(n_samples)]))[0])), 1)
+    """The noisy number of records; at least one."""
+    return max(round(float(gate.release(N_RECORDS, np.array([float(n_samples)]))[0])), 1)
 
 
 def plan_scaling(facts: Facts, budget: Budget, *, mu: float, n_entries: float) -> Scaling:

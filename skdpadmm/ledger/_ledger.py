@@ -167,9 +167,9 @@ class PrivacyLedger:
     does not name it, it counts as the observer of that fit that learns most. Gaussian guarantees
     compose exactly, others by privacy loss distributions (:func:`~skdpadmm.privacy.compose`; it
     needs the extra ``accounting``). Unit and neighbouring relation have to agree, or ``unit`` and
-    ``neighboring`` ask for a conversion: zero out, or add remove, to replace one doubles the mu of a
-    Gaussian guarantee, and a replace-one guarantee of agents holds for their records. Agents and persons
-    have to be the same: by the name of their column, or by their labels.
+    ``neighboring`` ask for a conversion: zero out, or add remove, to replace one doubles the mu of
+    a Gaussian guarantee, and a replace-one guarantee of agents holds for their records. Agents and
+    persons have to be the same: by the name of their column, or by their labels.
 
     A sum assumes that no private value decides which rows a fit gets. Stratified folds, and
     ``GroupKFold`` without ``shuffle=True``, are decided by labels and by sizes of groups: with them

@@ -7,7 +7,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from numbers import Integral
@@ -53,10 +53,6 @@ class NoiseSource(ABC):
         if not 0 < scale < math.inf:
             raise ValueError(f"Got scale={scale!r}, expected a float in (0, inf).")
         return self._add(np.asarray(value, dtype=np.float64), float(scale), stream, law)
-
-    def of_plan(self, digest: bytes) -> NoiseSource:
-        """Return the source for a plan that follows from an earlier one's releases."""
-        return self
 
     @abstractmethod
     def _add(self, value: Floats, scale: float, stream: Stream, law: Law) -> Floats:
@@ -126,9 +122,6 @@ class SeededNoise(NoiseSource):
                 yield int(further.random_raw())
 
         return add_on_grid(value, scale, law, lambda size: _raw(words, size), more)
-
-    def of_plan(self, digest: bytes) -> SeededNoise:
-        return replace(self, digest=digest)
 
     def _words(self, size: int, stream: Stream) -> Words:
         return _raw(self._generator(stream), size)

@@ -244,9 +244,9 @@ class Facts:
     def preparations(self) -> tuple[Release, ...]:
         """What is released beside the algorithm: before it starts, in order, and at its result."""
         steps = (self.scaling, self.centering, self.conditioning)
-        releases = [self.count, *(step and step.release for step in steps)]
-        releases += () if self.inference is None else self.inference.releases
-        return tuple(release for release in releases if release is not None)
+        before = tuple(step.release for step in steps if step is not None)
+        before = before if self.count is None else (self.count, *before)
+        return before if self.inference is None else (*before, *self.inference.releases)
 
     @property
     def working_rounding(self) -> float:
@@ -267,6 +267,8 @@ class Facts:
         require(self.setting == "central", "agents", self.agents, expected)
         if not budget.is_private:
             return math.inf
+        is_counted = self.count is not None or self.neighboring is not Neighboring.ADD_REMOVE
+        require(is_counted, "count", self.count, "the release of a private number of records")
         total = gaussian_mu(budget.epsilon, budget.delta)
         spent = [math.hypot(*r.sensitivities) / r.noise_std for r in self.preparations]
         share = sum((mu / total) ** 2 for mu in spent)

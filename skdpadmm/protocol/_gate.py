@@ -59,7 +59,6 @@ class Gate:
             raise PlanViolation(f"Got a plan of other releases than {self.trace}, expected these.")
         self._passed, self._plan = passed, plan
         self._index = {release.name: i for i, release in enumerate(plan.releases)}
-        self._noise = self._noise.of_plan(plan.digest())
 
     def release(self, name: str, value: Floats, senders: NDArray[np.bool_] | None = None) -> Floats:
         """Release a value of the planned shape with the planned noise.

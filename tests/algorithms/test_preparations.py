@@ -97,9 +97,7 @@ def test_penalties_and_optima_stay_in_the_users_coordinates(keep_noise, loss, pe
     loss = direct.LOSSES[loss]
     X, y = data_for(loss, n=300, p=5)
     X = X @ (np.eye(5) + 0.3) * [0.4, 0.1, 0.3, 0.05, 0.4] / 2
-    c, facts, conditioning = setting(
-        X, loss=loss, penalty=penalty, mu=1e6, row_norm=10.0, max_iter=2000
-    )
+    c, facts, _ = setting(X, loss=loss, penalty=penalty, mu=1e6, row_norm=10.0, max_iter=2000)
     algorithm = ConsensusADMM(
         step_size=0.9 / loss.smoothness, clip_norm=1e8, record_step=record_step, tail_fraction=1e-9
     )
