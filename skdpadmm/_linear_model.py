@@ -297,10 +297,10 @@ class PrivateLinearModel(LinkedEstimator):
     ) -> Facts:
         """What is public: shapes, the objective in units of the target's scale, and bounds."""
         is_stream, most = self._stream() is not None, trust.max_rows_per_person
-        # Rounding has a bound that a private number of records does not change.
-        n_summed = LARGEST_COUNT if self.neighboring == "add_remove" else n_samples
         # The plan of a stream is that of one record.
         n_samples = 1 if is_stream else n_samples
+        # Rounding has a bound that a private number of records does not change.
+        n_summed = LARGEST_COUNT if self.neighboring == "add_remove" else n_samples
         curvature = 0.0
         if not self.fit_intercept:
             # Of all parameters, rounded down. The scale of the target cancels: it multiplies the
