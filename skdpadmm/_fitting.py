@@ -174,6 +174,8 @@ class PendingFit:
                 weights=self.weights,
                 per_person=plan.facts.max_rows_per_person or 1,
             )
+            # A record more or less moves others to other places.
+            problem.rows.by_row = plan.facts.count is not None
             if plan.facts.conditioning is not None:
                 problem = condition(problem, plan.facts, gate)
             yield problem

@@ -206,8 +206,10 @@ class PrivateLinearModel(LinkedEstimator):
             )
         # A plan for any number costs as much as that for the released one, which warns.
         planned = plan_of(n_samples=ANY_NUMBER if is_private else n_samples, warns=not is_private)
-        if isinstance(X, Shards) and not planned.algorithm.distributed:
-            raise not_in_chunks(f"{planned.algorithm!r}")
+        if isinstance(X, Shards) and (is_private or not planned.algorithm.distributed):
+            raise not_in_chunks(
+                "neighboring='add_remove'" if is_private else f"{planned.algorithm!r}"
+            )
         fit = PendingFit(
             estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
         )

@@ -26,6 +26,7 @@ from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import Gate, Plan, PlanViolation
+from skdpadmm.records import Rows, feature_norms
 
 DELTA = 1e-5
 RNG = np.random.default_rng(0)
@@ -253,3 +254,32 @@ def test_an_audit_compares_the_claim_at_two_steps(method):
     model = DPAdmmRidge(**{**PRIVATE, "epsilon": 8.0}, max_iter=3, conditioning=None, scale=None)
     report = audit(model, method=method, random_state=0)
     assert not report.is_violation, str(report)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("n", "p"), [(41, 3), (1001, 17), (5000, 40), (300, 700)])
+def test_what_a_row_adds_is_the_same_bits_wherever_the_row_is(n, p, order):
+    rng = np.random.default_rng(n)
+    table = np.asarray(rng.uniform(-1.2, 1.2, (n, p)), order=order)
+    table[n // 2] = 1e300
+    coordinates = DPAdmmRidge(**PRIVATE, **BOUNDS).plan(n, p).facts.coordinates
+    coef = rng.standard_normal((p + 1, 2))
+
+    def seen(first):
+        rows = Rows(table[first:], coordinates)
+        rows.by_row = True
+        found = [rows.squared_norm, feature_norms(table[first:], np.arange(p) % 2 == 0)]
+        for columns in (coef, coef[:, 0]):
+            parts = [rows.scores(block, rows.prepare(columns)) for block in range(rows.n_blocks)]
+            found.append(np.concatenate(parts))
+        return found
+
+    for first in (1, 2, 3):
+        for whole, rest in zip(seen(0), seen(first), strict=True):
+            np.testing.assert_array_equal(whole[first:], rest)
+    # Up to rounding the products are those of BLAS.
+    plain, own = Rows(table, coordinates), Rows(table, coordinates)
+    own.by_row = True
+    prepared = own.prepare(coef)
+    np.testing.assert_allclose(own.scores(0, prepared), plain.scores(0, prepared), rtol=1e-9,
+                               atol=1e-9)  # fmt: skip
