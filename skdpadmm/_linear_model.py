@@ -199,17 +199,16 @@ class PrivateLinearModel(LinkedEstimator):
             trust=trust,
         )
         is_private = self.neighboring == "add_remove" and self.epsilon < math.inf
-        if is_private and n_samples > LARGEST_COUNT:
+        if is_private and (isinstance(X, Shards) or n_samples > LARGEST_COUNT):
             raise ValueError(
                 f"Got {n_samples} records with neighboring='add_remove', expected {LARGEST_COUNT}"
-                " at most, up to where rounding has a public bound. Use neighboring='zero_out'."
+                " at most, in one process: up to there rounding has a public bound. Use"
+                " neighboring='zero_out'."
             )
         # A plan for any number costs as much as that for the released one, which warns.
         planned = plan_of(n_samples=ANY_NUMBER if is_private else n_samples, warns=not is_private)
-        if isinstance(X, Shards) and (is_private or not planned.algorithm.distributed):
-            raise not_in_chunks(
-                "neighboring='add_remove'" if is_private else f"{planned.algorithm!r}"
-            )
+        if isinstance(X, Shards) and not planned.algorithm.distributed:
+            raise not_in_chunks(f"{planned.algorithm!r}")
         fit = PendingFit(
             estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
         )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from skdpadmm._pipelines import public_name
+from skdpadmm.algorithms import COUNT_SHARE
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
     GaussianDP,
@@ -128,7 +129,8 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
         yield "How many records arrive, and when, is public and does not depend on them."
     size = "Column" if facts.is_stream else f"n_samples={facts.n_samples}, column"
     if facts.count is not None:
-        size = f"n_samples={facts.n_samples}, a noisy count, column"
+        size = f"n_samples={facts.n_samples}, a noisy count for {COUNT_SHARE:.0%} of the squared"
+        size += " budget, column"
         yield (
             "The number of records is private, and nothing else tells it: neither who gets rows by"
             " their position, as in KFold or train_test_split, nor tables and scores beside the"

@@ -29,6 +29,7 @@ from skdpadmm.algorithms._personalized_optimum import (
     refit_at_home,
 )
 from skdpadmm.algorithms._preparations import (
+    COUNT_SHARE,
     LARGEST_COUNT,
     condition,
     prepared,
@@ -57,6 +58,7 @@ __all__ = [
     "AT_LEAST_0",
     "AUTO",
     "COUNT",
+    "COUNT_SHARE",
     "FRACTION",
     "LARGEST_COUNT",
     "SIZE",

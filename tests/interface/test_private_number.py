@@ -77,7 +77,7 @@ def test_a_pickle_is_a_function_of_releases_and_so_of_the_noisy_number(cls, para
     assert pickle.dumps(other) == pickle.dumps(one)
     assert one.privacy_ == other.privacy_
     n_seen = gate.plan.facts.n_samples
-    assert f"n_samples={n_seen}, a noisy count" in str(one.privacy_)
+    assert f"n_samples={n_seen}, a noisy count for 1% of the squared budget" in str(one.privacy_)
     assert n_seen == max(round(float(gate.passages[0].out[0])), 1)
 
 
