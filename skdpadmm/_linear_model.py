@@ -327,7 +327,9 @@ class PrivateLinearModel(LinkedEstimator):
             coordinates=coordinates,
         )
 
-    def _warned(self, plan: Plan, coordinates: Coordinates, trust: Trust, warns: bool) -> Plan:
+    def _warned(
+        self, plan: Plan, coordinates: Coordinates, trust: Trust, warns: bool = True
+    ) -> Plan:
         """The plan with all that its guarantee rests on, after warnings of a weak guarantee."""
         general = assumptions_of(plan, coordinates, self.sampler)
         lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
