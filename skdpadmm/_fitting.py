@@ -25,6 +25,7 @@ from skdpadmm.algorithms import (
     condition,
     debiased,
     recentre,
+    released_count,
     rescale,
     without_stretch,
 )
@@ -121,6 +122,8 @@ class PendingFit:
     ownership: Ownership | None = None
     # Of rows of persons, or of records.
     weights: Array | None = None
+    # The plan for a released number of records, where their number is private.
+    plan_for: Callable[[int], Plan] | None = None
 
     def noise(self, random_state: Any, digest: bytes) -> NoiseSource:
         """The source of noise of this fit, from a seed and a digest of its plan."""
@@ -140,6 +143,9 @@ class PendingFit:
             if not plan.budget.is_private:
                 plan, coordinates = self._without_privacy()
             gate = gate_of(self, plan, noise)
+            if self.plan_for is not None:
+                plan = self.plan_for(released_count(self.X.shape[0], gate))
+                gate.go_on(plan)
             if plan.facts.scaling is not None:
                 coordinates = rescale(coordinates, self._each, plan.facts.scaling, gate)
             if plan.facts.centering is not None:
@@ -171,8 +177,10 @@ class PendingFit:
                 weights=self.weights,
                 per_person=plan.facts.max_rows_per_person or 1,
             )
+            # A record more or less moves others to other places.
+            problem.rows.by_row = plan.facts.count is not None
             if plan.facts.conditioning is not None:
-                problem = condition(problem, plan.facts.conditioning, gate)
+                problem = condition(problem, plan.facts, gate)
             yield problem
 
     def _each(self, function: Callable[..., Any], *args: Any) -> list[Any]:

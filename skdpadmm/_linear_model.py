@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar
@@ -40,11 +41,13 @@ from skdpadmm._sklearn import (
     parameter,
 )
 from skdpadmm.algorithms import (
+    LARGEST_COUNT,
     Algorithm,
     exact_algorithm,
     prepared,
     resolve_algorithm,
     share_of_fit,
+    with_count,
     with_inference,
 )
 from skdpadmm.exceptions import warn_user
@@ -75,6 +78,8 @@ from skdpadmm.records import (
 
 Array = NDArray[np.float64]
 FLOATS = [np.float64, np.float32]
+# Of records, of a plan before a private one is released.
+ANY_NUMBER = 10_000
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -175,7 +180,9 @@ class PrivateLinearModel(LinkedEstimator):
         noise = fit.noise(self.random_state, plan.digest())
         report = fit.report(plan, noise)
         with reserved(self.ledger, report, plan):
-            return fit.solve(noise), report
+            fitted = fit.solve(noise)
+        # A private number of records is known, up to its noise, only now.
+        return fitted, report if fit.plan_for is None else fit.report(fitted.plan, noise)
 
     def _pending(
         self, X: Any, labels: Any, targets: Targets, agents: Any, sample_weight: Any = None
@@ -188,19 +195,29 @@ class PrivateLinearModel(LinkedEstimator):
             # From here on nothing has a shape that depends on how many rows a person has.
             slots, weights = ownership.slots(trust.max_rows_per_person)
             n_samples, X, y, ownership = ownership.n_agents, X[slots], y[slots], None
-        planned = self._plan_fit(
-            n_samples=n_samples,
+        plan_of = partial(
+            self._plan_fit,
             n_features=X.shape[1],
             feature_names=self._feature_names(),
             n_classes=targets.n_classes,
             classes=targets.classes,
             trust=trust,
         )
+        is_private = self.neighboring == "add_remove" and self.epsilon < math.inf
+        if is_private and (isinstance(X, Shards) or n_samples > LARGEST_COUNT):
+            raise ValueError(
+                f"Got {n_samples} records with neighboring='add_remove', expected {LARGEST_COUNT}"
+                " at most, in one process: up to there rounding has a public bound. Use"
+                " neighboring='zero_out'."
+            )
+        # A plan for any number costs as much as that for the released one, which warns.
+        planned = plan_of(n_samples=ANY_NUMBER if is_private else n_samples, warns=not is_private)
         if isinstance(X, Shards) and not planned.algorithm.distributed:
             raise not_in_chunks(f"{planned.algorithm!r}")
-        return PendingFit(
+        fit = PendingFit(
             estimator=self, planned=planned, X=X, y=y, ownership=ownership, weights=weights
         )
+        return replace(fit, plan_for=lambda n: plan_of(n_samples=n).plan) if is_private else fit
 
     @contextmanager
     def _read(self, X: Any, y: Any, agents: Any) -> Iterator[tuple[Any, Any, Targets, Any]]:
@@ -228,6 +245,7 @@ class PrivateLinearModel(LinkedEstimator):
         n_classes: int | None = None,
         classes: Any = None,
         trust: Trust = CURATOR,
+        warns: bool = True,
     ) -> PlannedFit:
         """From parameters to facts to a plan: all of it public, without data."""
         # Nobody knows how many records will arrive, and a penalty may be spread over all of them.
@@ -252,17 +270,18 @@ class PrivateLinearModel(LinkedEstimator):
         facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
         # Whatever the budget: a grid over budgets should not fail at one end only.
         algorithm.check(facts)
+        facts, rest = with_count(facts, budget)
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
-            own = share_of_fit(budget) if self.intervals else budget
+            own = share_of_fit(rest) if self.intervals else rest
             facts = prepared(facts, own, algorithm, coordinates, **choices)
         elif is_exact:
             algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
         if self.intervals:
-            facts = with_inference(facts, budget)
+            facts = with_inference(facts, rest)
         plan = algorithm.plan(facts, budget)
         return PlannedFit(
-            plan=self._warned(plan, coordinates, trust) if budget.is_private else plan,
+            plan=self._warned(plan, coordinates, trust, warns) if budget.is_private else plan,
             algorithm=algorithm,
             coordinates=coordinates,
             who=trust.who if trust.unit != "record" else "",
@@ -286,6 +305,8 @@ class PrivateLinearModel(LinkedEstimator):
         is_stream, most = self._stream() is not None, trust.max_rows_per_person
         # The plan of a stream is that of one record.
         n_samples = 1 if is_stream else n_samples
+        # Rounding has a bound that a private number of records does not change.
+        n_summed = LARGEST_COUNT if self.neighboring == "add_remove" else n_samples
         curvature = 0.0
         if not self.fit_intercept:
             # Of all parameters, rounded down. The scale of the target cancels: it multiplies the
@@ -300,7 +321,7 @@ class PrivateLinearModel(LinkedEstimator):
             penalty=penalty.scaled(coordinates.target_scale**-2.0 / trust.max_weight),
             neighboring=Neighboring(self.neighboring),
             row_norm=coordinates.row_norm,
-            rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates, per_unit=most),
+            rounding=rounding_factor(n_samples=n_summed, coordinates=coordinates, per_unit=most),
             max_iter=int(self.max_iter),
             schema=coordinates.fingerprint,
             is_declared=not coordinates.undeclared.any(),
@@ -313,13 +334,15 @@ class PrivateLinearModel(LinkedEstimator):
             coordinates=coordinates,
         )
 
-    def _warned(self, plan: Plan, coordinates: Coordinates, trust: Trust) -> Plan:
+    def _warned(
+        self, plan: Plan, coordinates: Coordinates, trust: Trust, warns: bool = True
+    ) -> Plan:
         """The plan with all that its guarantee rests on, after warnings of a weak guarantee."""
         general = assumptions_of(plan, coordinates, self.sampler)
         lines = (*general, *plan.assumptions, *self._undeclared(), *trust.assumptions)
         plan = replace(plan, assumptions=lines)
-        knows_target = getattr(self, "target_bounds", self) is not None
-        for warning in warnings_of(plan, coordinates, knows_target=knows_target, scale=self.scale):
+        known = {"knows_target": getattr(self, "target_bounds", self) is not None}
+        for warning in warnings_of(plan, coordinates, **known, scale=self.scale) if warns else ():
             warn_user(str(warning), type(warning))
         return plan
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from skdpadmm._pipelines import public_name
+from skdpadmm.algorithms import COUNT_SHARE
 from skdpadmm.exceptions import PrivacyWarning, UndeclaredBoundsWarning, WeakSignalWarning
 from skdpadmm.privacy import (
     GaussianDP,
@@ -127,6 +128,14 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     if facts.is_stream:
         yield "How many records arrive, and when, is public and does not depend on them."
     size = "Column" if facts.is_stream else f"n_samples={facts.n_samples}, column"
+    if facts.count is not None:
+        size = f"n_samples={facts.n_samples}, a noisy count for {COUNT_SHARE:.0%} of the squared"
+        size += " budget, column"
+        yield (
+            "The number of records is private, and nothing else tells it: neither who gets rows by"
+            " their position, as in KFold or train_test_split, nor tables and scores beside the"
+            " fit. Neighbouring data sets have one record more or less, wherever it is."
+        )
     if most := facts.max_rows_per_person:
         size = f"n_persons={facts.n_samples}, max_rows_per_person={most}, column"
         yield (

@@ -178,7 +178,12 @@ def sizes_of_folds(
     search: Any, n_samples: int, candidates: Iterable[Mapping[str, Any]]
 ) -> list[int]:
     """Return how many rows train in each fold of a search of scikit-learn."""
-    models = (last_step(with_parameters(search.estimator, each)) for each in candidates)
+    models = [last_step(with_parameters(search.estimator, each)) for each in candidates]
+    if any(getattr(model, "neighboring", None) == "add_remove" for model in models):
+        raise ValueError(
+            "Got a search with neighboring='add_remove', expected 'zero_out' or 'replace_one': one"
+            " record more moves others between folds, which follow from how many there are."
+        )
     if any(getattr(model, "max_rows_per_person", None) for model in models):
         raise ValueError(
             "Got a search over fits of persons, expected one over fits of records: which rows a"

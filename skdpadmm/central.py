@@ -79,6 +79,7 @@ _FOR_AGENTS = {
 class CentralModel(StreamingModel):
     """A model of rows that a curator holds, and whose row each is where persons are protected."""
 
+    neighboring: str = parameter("replace_one", OneOf("replace_one", "zero_out", "add_remove"))
     max_rows_per_person: int | None = parameter(None, COUNT, None)
     max_weight: float | str | None = parameter(
         None, Interval(Real, 1, 1e100, closed="both"), OneOf("public"), None
@@ -233,9 +234,10 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
         Strength of the penalty, at least 0, in the user's units.
     l1_ratio : float, default=0.5
         Share of the l1 penalty, in [0, 1].
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -356,9 +358,10 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
         differences, l1 trend filtering [2]_.
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -502,9 +505,10 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
         `target_bounds` (without an intercept: of their largest absolute value).
     alpha : float, default=1e-4
         Strength of the penalty, at least 0, in the user's units.
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -617,9 +621,10 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -744,9 +749,10 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
         Inverse strength of the penalty, in (0, inf]; inf means no penalty.
     smoothing : float, default=1.0
         Width of the hinge's parabola in units of the margin, in (0, inf).
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -869,9 +875,10 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
         Inverse strength of the penalty, in (0, inf]; inf means no penalty.
     l1_ratio : float, default=0.0
         Share of the l1 penalty, in [0, 1].
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -992,9 +999,10 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are

@@ -28,7 +28,16 @@ from skdpadmm.algorithms._personalized_optimum import (
     PersonalizedOptimum,
     refit_at_home,
 )
-from skdpadmm.algorithms._preparations import condition, prepared, recentre, rescale
+from skdpadmm.algorithms._preparations import (
+    COUNT_SHARE,
+    LARGEST_COUNT,
+    condition,
+    prepared,
+    recentre,
+    released_count,
+    rescale,
+    with_count,
+)
 from skdpadmm.algorithms._proximal_newton import ProximalNewton
 from skdpadmm.algorithms._random_aggregators import (
     RandomizedADMM,
@@ -49,7 +58,9 @@ __all__ = [
     "AT_LEAST_0",
     "AUTO",
     "COUNT",
+    "COUNT_SHARE",
     "FRACTION",
+    "LARGEST_COUNT",
     "SIZE",
     "Algorithm",
     "AveragedADMM",
@@ -85,10 +96,12 @@ __all__ = [
     "prepared",
     "recentre",
     "refit_at_home",
+    "released_count",
     "rescale",
     "resolve_algorithm",
     "share_of_fit",
     "stream_algorithm",
+    "with_count",
     "with_inference",
     "without_stretch",
 ]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, LinkedEstimator, expected, is_allowed, parameter
 from skdpadmm.penalties import Penalty
-from skdpadmm.privacy import GaussianDP, Guarantee, compose
+from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, compose
 from skdpadmm.protocol import (
     Agents,
     Budget,
@@ -72,6 +72,9 @@ class Algorithm(LinkedEstimator, ABC):
     takes_corners : bool
         Whether neither its steps nor its guarantee rest on a bound of the curvature, so that a loss
         may have corners, such as a plain hinge: a `smoothness` of inf.
+    takes_add_remove : bool
+        Whether the number of records may be private: whether `run` uses it nowhere but as the size
+        of arrays, divides sums by ``facts.n_rows``, and releases every iterate.
     supports : tuple of str
         What graphs may have beside one set of links that never fails: "absences" of agents and
         links, "changes" from round to round, and "directions" of links.
@@ -101,6 +104,11 @@ class Algorithm(LinkedEstimator, ABC):
     @property
     def distributed(self) -> bool:
         """Whether its records may be elsewhere; not, unless an algorithm says so."""
+        return False
+
+    @property
+    def takes_add_remove(self) -> bool:
+        """Whether the number of records may be private; not, unless an algorithm says so."""
         return False
 
     @property
@@ -164,6 +172,14 @@ class Algorithm(LinkedEstimator, ABC):
             raise ValueError(
                 f"Got sample_weight, or max_weight, for {self!r}, expected neither: it does not"
                 " weigh records. Choose ConsensusADMM or GradientDescent."
+            )
+        is_counted = facts.neighboring is Neighboring.ADD_REMOVE
+        if is_counted and not (self.exact or (self.takes_add_remove and facts.unit == "record")):
+            raise ValueError(
+                f"Got neighboring='add_remove' with {self!r} and unit={facts.unit!r}, expected"
+                " ConsensusADMM(), or GradientDescent() whose steps use all records and whose path"
+                " is released, and records as the unit: others rest on a public number of records."
+                " Choose one of them, or neighboring='zero_out'."
             )
         missing = [need for need in facts.agents.needs if need not in self.supports]
         if missing and not self.exact:

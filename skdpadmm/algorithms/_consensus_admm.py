@@ -137,6 +137,8 @@ class ConsensusADMM(_Consensus):
     units = ("record", "person")  # Records are blocks, or persons by linearized steps.
     takes_corners = True
 
+    takes_add_remove = True
+
     record_step: str = parameter("auto", AUTO, OneOf("exact", "linearized"))
 
     def check_facts(self, facts: Facts) -> None:
@@ -508,7 +510,7 @@ def placed_blocks(
         placed = problem.engine.place(parts, long_tasks=is_long)
         advance = blocks.AgentBlocks.advance_each if each else blocks.AgentBlocks.advance
         return lambda z, c, active: placed.sum(advance, z, c, active) / unit
-    unit = clip_norm * rows.n_samples
+    unit = clip_norm * facts.n_rows
     keeps_states = not everyone or update.exact or update.increments or update.relaxation != 0.5
     if not keeps_states and not each:
         # States are gradients of the last point: nothing has to be kept.

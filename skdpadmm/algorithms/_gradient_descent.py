@@ -197,6 +197,11 @@ class GradientDescent(Algorithm):
         return self.schedule == "full" and self.batch_fraction == 1
 
     @property
+    def takes_add_remove(self) -> bool:
+        """Whether the number of records may be private: not where batches or steps rest on it."""
+        return self.distributed and not self._is_hidden
+
+    @property
     def _is_hidden(self) -> bool:
         """Whether only the last iterate is seen."""
         return self.schedule == "cyclic" or self.guarantee == "last"
@@ -317,7 +322,7 @@ class GradientDescent(Algorithm):
         # Iterates and steps in units of the longest step that clipped gradients can make.
         unit = settings.step_size * clip_norm
         prox = penalty_operator(facts.penalty, settings.step_size, rows)
-        shape, sizes = facts.model_shape, batch_sizes(rows.n_samples, settings)
+        shape, sizes = facts.model_shape, batch_sizes(facts.n_rows, settings)
         is_cyclic = settings.schedule == "cyclic"
         step_of = batch_order(sizes, settings.order_seed) if is_cyclic else None
         noise_std = plan.releases[-1].noise_std

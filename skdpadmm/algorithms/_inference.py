@@ -33,7 +33,7 @@ from skdpadmm.algorithms._defaults import RESIDUAL, TARGET_VARIANCES
 from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.algorithms._preparations import LARGEST_MATRIX
 from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, clip_vectors
-from skdpadmm.privacy import GaussianDP, gaussian_mu
+from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import (
     Budget,
     Debiased,
@@ -72,8 +72,7 @@ LARGEST_STEP = 0.3
 
 def share_of_fit(budget: Budget) -> Budget:
     """What the releases at the model leave of a budget."""
-    mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(1 - sum(SHARES.values()))
-    return replace(budget, epsilon=GaussianDP(mu).epsilon(budget.delta))
+    return budget.part(1 - sum(SHARES.values()))
 
 
 def with_inference(facts: Facts, budget: Budget) -> Facts:
@@ -136,7 +135,7 @@ def curvature_at(loss: Loss, longest: float, problem: Problem) -> Summand:
     def total(parameters: Array) -> Array:
         def of_block(block: int) -> Array:
             A, own = rows.seen(block), rows.slices[block]
-            curved = loss.curvature(A @ parameters[:, 0], problem.target[own])
+            curved = loss.curvature(rows.times(A, parameters[:, 0]), problem.target[own])
             curved = np.clip(np.nan_to_num(curved), 0.0, loss.smoothness)
             if problem.weights is not None:
                 curved = curved * (problem.weights[own] / problem.per_person)
@@ -155,9 +154,9 @@ def gradients_at(loss: Loss, longest: float, clip: float, problem: Problem) -> S
     def total(parameters: Array, basis: Array) -> Array:
         def of_block(block: int) -> Array:
             A, own = rows.seen(block), rows.slices[block]
-            slopes = loss.derivative(A @ parameters[:, 0], problem.target[own])
+            slopes = loss.derivative(rows.times(A, parameters[:, 0]), problem.target[own])
             slopes = slopes * np.minimum(1.0, longest**2 / np.square(A).sum(axis=1))
-            gradients = clipped_to(clip, (A @ basis) * slopes[:, None])
+            gradients = clipped_to(clip, rows.times(A, basis) * slopes[:, None])
             if problem.weights is not None:
                 # Of persons: what is squared is the mean gradient of their rows.
                 gradients *= (problem.weights[own] / problem.per_person)[:, None]

@@ -245,8 +245,9 @@ def audit(
 
     Notes
     -----
-    **Replace one, zero out.** Neighbours replace a unit, made here or passed by you. A zero-out
-    guarantee is always compared at two steps.
+    **Replace one, zero out, add or remove.** Neighbours replace a unit, made here or passed by you.
+    A zero-out or add-remove guarantee is always compared at two steps. No audit tries whether the
+    number of records shows.
 
     **Replay.** The second fit continues from the releases of the first, so each release differs by
     at most its sensitivity, given the earlier ones. Noise fails the test if it is too small, or is
@@ -459,7 +460,7 @@ def _claim(
     if plan is not None and plan.budget.is_private:
         guarantee = plan.guarantee(observer)
         # Neighbours of an attack replace a unit: two steps.
-        is_doubled = is_attack and plan.facts.neighboring is Neighboring.ZERO_OUT
+        is_doubled = is_attack and plan.facts.neighboring is not Neighboring.REPLACE_ONE
         epsilon = twice(guarantee, delta) if is_doubled else guarantee.epsilon(delta)
         if isinstance(guarantee, GaussianDP):
             mu = guarantee.mu * (1 + is_doubled)

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--delta", type=float, help="default: that of the limit, or of all fits")
     parser.add_argument("--observer", default="adversary", help="default: every adversary")
     parser.add_argument("--unit", choices=("record", "agent", "person"))
-    parser.add_argument("--neighboring", choices=("replace_one", "zero_out"))
+    parser.add_argument("--neighboring", choices=("replace_one", "zero_out", "add_remove"))
     parser.add_argument(
         "--include-simulated", action="store_true", help="count fits with a seed as though real"
     )

@@ -167,9 +167,9 @@ class PrivacyLedger:
     does not name it, it counts as the observer of that fit that learns most. Gaussian guarantees
     compose exactly, others by privacy loss distributions (:func:`~skdpadmm.privacy.compose`; it
     needs the extra ``accounting``). Unit and neighbouring relation have to agree, or ``unit`` and
-    ``neighboring`` ask for a conversion: zero out to replace one doubles the mu of a Gaussian
-    guarantee, and a replace-one guarantee of agents holds for their records. Agents and persons
-    have to be the same: by the name of their column, or by their labels.
+    ``neighboring`` ask for a conversion: zero out, or add remove, to replace one doubles the mu of
+    a Gaussian guarantee, and a replace-one guarantee of agents holds for their records. Agents and
+    persons have to be the same: by the name of their column, or by their labels.
 
     A sum assumes that no private value decides which rows a fit gets. Stratified folds, and
     ``GroupKFold`` without ``shuffle=True``, are decided by labels and by sizes of groups: with them
@@ -371,7 +371,7 @@ class PrivacyLedger:
         disjoint : bool or None, default=None
             Whether data sets of different names have no unit in common.
         unit : {"record", "agent", "person"} or None, default=None
-        neighboring : {"replace_one", "zero_out"} or None, default=None
+        neighboring : {"replace_one", "zero_out", "add_remove"} or None, default=None
             What fits are converted to where they differ; both or none. None, as of `disjoint`: what
             the limit on the data set, or on everything, says; no conversion without a limit.
 
@@ -550,7 +550,7 @@ class PrivacyLedger:
         y : array-like of shape (n_samples,), default=None
             For the number of classes, where none are declared.
         unit : {"record", "agent", "person"} or None, default=None
-        neighboring : {"replace_one", "zero_out"} or None, default=None
+        neighboring : {"replace_one", "zero_out", "add_remove"} or None, default=None
             What fits are converted to in what is returned; both or none. None: those of the limit.
         **facts : object
             Other public facts that ``plan`` needs, such as ``n_classes``; also ``n_features``, if

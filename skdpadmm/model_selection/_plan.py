@@ -326,7 +326,10 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     algorithm, partition = getattr(last, "algorithm", None), getattr(last, "partition", "iid")
     epsilon, agent_column = getattr(last, "epsilon", None), getattr(last, "agent_column", None)
     most_rows = getattr(last, "max_rows_per_person", None)
+    relation = getattr(last, "neighboring", None)
     refusals = {
+        f"neighboring={relation!r}, expected 'zero_out' or 'replace_one': how many rows train and"
+        " validate follows from how many there are": relation == "add_remove",
         "candidates of its own, expected a single model. Put them into one grid": hasattr(
             last, "cv"
         ),

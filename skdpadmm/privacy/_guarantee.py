@@ -42,6 +42,8 @@ class Neighboring(StrEnum):
     - ``ZERO_OUT``: the number of records is fixed and public; one record's loss is replaced by the
       zero function. It counts as absent from a released second moment, a histogram of scales and
       moments of targets. Under sampling the participant is absent, its message zero.
+    - ``ADD_REMOVE``: one record more or less; the number of records is private. Sums of clipped
+      contributions move as for ``ZERO_OUT``, and what they are divided by has to be released.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Neighboring(StrEnum):
 
     REPLACE_ONE = "replace_one"
     ZERO_OUT = "zero_out"
+    ADD_REMOVE = "add_remove"
 
     @property
     def sensitivity_factor(self) -> int:

@@ -136,11 +136,14 @@ def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guara
       steps from one to the other, and a path of two steps of GDP(mu) is GDP(2 mu) (Dong, Roth and
       Su, JRSS-B 2022, Theorem 2.14). It holds for every component of a worst case, which is a
       maximum over units, and of a mixture, whose label has the same law on all data sets.
+    - **Add-remove to replace-one**: :math:`\mu` doubles, as removing a record and adding another
+      one are two steps.
     - **Agent or person to record, replace-one**: as it is. Who replaces one record replaces the
       data of one agent or person by other data of the same size.
     - **No privacy** is no privacy.
 
     Nothing else: not from replace-one to zero-out, as the zero function may be no record's loss;
+    not between zero-out and add-remove, as the number of records is public in one of them alone;
     not from record to agent or person; not for subsampled, Laplace and other kinds, where two steps
     have a curve of their own.
     """
@@ -154,9 +157,9 @@ def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guara
             return doubled
     raise ValueError(
         f"Got a fit about {source.describe()} with {guarantee.describe()}, expected one that says"
-        f" something about {target.describe()}. What converts: Gaussian guarantees from zero out to"
-        " replace one, and replace-one guarantees of agents or persons to records. Keep others in a"
-        " ledger, or under a data set, of their own."
+        f" something about {target.describe()}. What converts: Gaussian guarantees from zero out or"
+        " add remove to replace one, and replace-one guarantees of agents or persons to records."
+        " Keep others in a ledger, or under a data set, of their own."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from skdpadmm._numbers import require
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import Penalty
-from skdpadmm.privacy import Neighboring, gaussian_mu
+from skdpadmm.privacy import GaussianDP, Neighboring, gaussian_mu
 from skdpadmm.protocol._agents import Agents, Curator, Neighborhood, Network
 from skdpadmm.protocol._release import Release
 from skdpadmm.records import Coordinates
@@ -50,6 +50,11 @@ class Budget:
     def is_pure(self) -> bool:
         """Whether nothing but Laplace noise meets it."""
         return self.is_private and self.delta == 0
+
+    def part(self, share: float) -> Budget:
+        """The budget whose squared Gaussian-DP parameter is a share of this one's."""
+        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(share)
+        return replace(self, epsilon=GaussianDP(mu).epsilon(self.delta))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +148,7 @@ class Facts:
     ----------
     n_samples, n_parameters : int
         Records, or persons where they are the unit, and parameters of one score, the intercept
-        included.
+        included. Where the number of records is private, the noisy one.
     loss : Loss
         Loss of a record, in scaled coordinates.
     penalty : Penalty
@@ -161,6 +166,8 @@ class Facts:
         Whose contribution is protected.
     is_declared : bool, default=False
         Whether every feature has declared bounds.
+    count : Release or None, default=None
+        The release of the number of records, where it is private.
     scaling, conditioning : Scaling and Conditioning or None, default=None
         How units of undeclared features are found, and coordinates of a second moment near one.
     centering : Centering or None, default=None
@@ -203,6 +210,7 @@ class Facts:
     centering: Centering | None = field(default=None, metadata={"unless": None})
     inference: Inference | None = field(default=None, metadata={"unless": None})
     weight_spread: float = field(default=0.0, metadata={"unless": 0.0})
+    count: Release | None = field(default=None, metadata={"unless": None})
     coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -231,6 +239,11 @@ class Facts:
         return self.agents.setting
 
     @property
+    def n_rows(self) -> int:
+        """Rows that sums are divided by, those of weight 0 of persons included."""
+        return self.n_samples * max(self.max_rows_per_person, 1)
+
+    @property
     def model_shape(self) -> tuple[int, int]:
         """Parameters of a model: ``(n_parameters, n_outputs)``."""
         return self.n_parameters, self.loss.n_outputs
@@ -245,6 +258,7 @@ class Facts:
         """What is released beside the algorithm: before it starts, in order, and at its result."""
         steps = (self.scaling, self.centering, self.conditioning)
         before = tuple(step.release for step in steps if step is not None)
+        before = before if self.count is None else (self.count, *before)
         return before if self.inference is None else (*before, *self.inference.releases)
 
     @property
@@ -267,6 +281,8 @@ class Facts:
         require(self.setting == "central", "agents", self.agents, expected)
         if not budget.is_private:
             return math.inf
+        is_counted = self.count is not None or self.neighboring is not Neighboring.ADD_REMOVE
+        require(is_counted, "count", self.count, "the release of a private number of records")
         total = gaussian_mu(budget.epsilon, budget.delta)
         spent = [math.hypot(*r.sensitivities) / r.noise_std for r in self.preparations]
         share = sum((mu / total) ** 2 for mu in spent)

@@ -50,6 +50,16 @@ class Gate:
         self._turns: dict[str, Turns] = {}
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
+    def go_on(self, plan: Plan) -> None:
+        """Go on with a plan that was made of what has passed, and begins with it."""
+        n, known = len(self.trace), self._plan
+        passed = [int(i < n) for i in range(len(plan.releases))]
+        is_next = (plan.releases[:n], plan.budget) == (known.releases[:n], known.budget)
+        if not is_next or self._passed[:n] != passed[:n] or known.releases[n - 1].times != 1:
+            raise PlanViolation(f"Got a plan of other releases than {self.trace}, expected these.")
+        self._passed, self._plan = passed, plan
+        self._index = {release.name: i for i, release in enumerate(plan.releases)}
+
     def release(self, name: str, value: Floats, senders: NDArray[np.bool_] | None = None) -> Floats:
         """Release a value of the planned shape with the planned noise.
 

@@ -178,6 +178,8 @@ class Plan(Document):
     def _blocks(self) -> Iterator[Block]:
         facts, budget, agents = self.facts, self.budget, self.facts.agents
         records = "a stream of records" if facts.is_stream else f"{facts.n_samples} records"
+        if facts.count is not None:
+            records = f"about {facts.n_samples} records, whose number is private"
         if facts.max_rows_per_person:
             records = f"{facts.n_samples} persons of up to {facts.max_rows_per_person} rows"
         shape = f"{facts.n_parameters} x {facts.loss.n_outputs} parameters"

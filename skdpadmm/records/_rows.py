@@ -81,7 +81,11 @@ class Rows:
         What linear functions and sums of rows are expressed in, beside the coordinates.
     slices : list of slice
         The blocks.
+    by_row : bool, default=False
+        Whether scores of a row are the same bits wherever it is: BLAS goes by its place in a block.
     """
+
+    by_row = False
 
     def __init__(
         self, X: Any, coordinates: Coordinates, per_unit: int = 1, n_samples: int | None = None
@@ -215,12 +219,20 @@ class Rows:
         coef, constant = prepared
         X, unruly = self._block(block), self._unruly[self.slices[block]]
         with np.errstate(all="ignore"):
-            scores = np.asarray(X @ coef)
+            scores = self.times(X, coef)
         if unruly.any():
-            scores[unruly] = self._tamed(X[unruly]) @ coef
+            scores[unruly] = self.times(self._tamed(X[unruly]), coef)
         scores += constant
         scores *= _as_column(self.weight[self.slices[block]], scores)
         return scores
+
+    def times(self, X: Any, coef: Floats) -> Floats:
+        """The product of some rows and a vector or matrix."""
+        if not self.by_row or sparse.issparse(X):
+            return np.asarray(X @ coef)
+        columns = np.ascontiguousarray(coef.reshape(len(coef), -1).T)
+        products = [np.einsum("ij,j->i", X, column) for column in columns]
+        return np.stack(products, axis=1).reshape(len(X), *coef.shape[1:])
 
     def adjoint(self, block: int, slopes: Floats) -> Floats:
         """Raw part of ``sum_i slopes_i a_i`` over a block: sum over blocks, then call `collect`.
@@ -321,7 +333,7 @@ class Rows:
     def seen(self, block: int) -> Floats:
         """The augmented rows of a block in the basis that is used, dense, (rows, n_parameters)."""
         rows = self.augmented(block)
-        return rows if self.basis is None else np.asarray(rows @ self.basis.transform)
+        return rows if self.basis is None else self.times(rows, self.basis.transform)
 
     def columns(self, block: int) -> Callable[[int], Floats]:
         """Access to single columns of the augmented rows of a block, in public coordinates.

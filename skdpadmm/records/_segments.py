@@ -99,7 +99,7 @@ class Segments:
         """Whether sums can be compiled, and are worth it: decided by public facts."""
         is_large = rows.n_samples * rows.coordinates.n_features >= COMPILED_ENTRIES
         is_known = type(loss) in COMPILED_LOSSES and find_spec("numba") is not None
-        return is_large and is_known and rows.is_contiguous
+        return is_large and is_known and rows.is_contiguous and not rows.by_row
 
     def _pieces(self) -> Iterator[tuple[slice, Any]]:
         """Stretches of rows, cut where an agent has so many that rounding of its sum counts.

@@ -53,7 +53,7 @@ def released_moment(X, neighboring="replace_one", null=None):
         rows.weight[null] = rows.squared_norm[null] = 0.0
     gate = Gate(ConsensusADMM().plan(facts, direct.BUDGET), source)
     problem = Problem(rows=rows, target=np.zeros(len(X)), engine=Engine())
-    condition(problem, conditioning, gate)
+    condition(problem, facts, gate)
     return source.values[0], conditioning.release.sensitivities[0]
 
 
@@ -97,9 +97,7 @@ def test_penalties_and_optima_stay_in_the_users_coordinates(keep_noise, loss, pe
     loss = direct.LOSSES[loss]
     X, y = data_for(loss, n=300, p=5)
     X = X @ (np.eye(5) + 0.3) * [0.4, 0.1, 0.3, 0.05, 0.4] / 2
-    c, facts, conditioning = setting(
-        X, loss=loss, penalty=penalty, mu=1e6, row_norm=10.0, max_iter=2000
-    )
+    c, facts, _ = setting(X, loss=loss, penalty=penalty, mu=1e6, row_norm=10.0, max_iter=2000)
     algorithm = ConsensusADMM(
         step_size=0.9 / loss.smoothness, clip_norm=1e8, record_step=record_step, tail_fraction=1e-9
     )
@@ -107,7 +105,7 @@ def test_penalties_and_optima_stay_in_the_users_coordinates(keep_noise, loss, pe
     with Engine().running() as engine:
         gate = Gate(plan, direct.KnownNoise())
         problem = Problem(rows=Rows(X, c), target=y, engine=engine)
-        problem = condition(problem, conditioning, gate)
+        problem = condition(problem, facts, gate)
         rows, solution = problem.rows, algorithm.run(plan, problem, gate)
     # Without noise the rows have the identity as second moment.
     seen = rows.scores(0, rows.prepare(np.eye(6)))

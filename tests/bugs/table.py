@@ -868,6 +868,40 @@ def unseen_at_the_model(observer: str) -> Plant:
     return planned(changed)
 
 
+# A private number of records.
+
+
+@replaces("skdpadmm._fitting", "released_count")
+def a_plan_for_the_exact_number(count: Any, n_samples: int, gate: Gate) -> int:
+    count(n_samples, gate)
+    return n_samples
+
+
+@replaces(f"{ALGORITHMS}._consensus_admm", "placed_blocks")
+def messages_over_the_exact_number(placed: Any, plan: Plan, problem: Problem, *args: Any) -> Any:
+    exact = placed(plan, problem, *args)
+    return lambda *point: exact(*point) * plan.facts.n_samples / problem.rows.n_samples
+
+
+@replaces(ClippedSum, "over")
+def gradients_over_the_exact_number(over: Any, self: Any, problem: Problem) -> Any:
+    exact = over(self, problem)
+    return lambda *point: exact(*point) * self.facts.n_samples / problem.rows.n_samples
+
+
+@replaces(f"{ALGORITHMS}._preparations", "plan_release")
+def a_count_that_costs_nothing(planned: Any, *args: Any, name: str, **facts: Any) -> Any:
+    release = planned(*args, name=name, **facts)
+    free = View(observer="model", guarantees=(GaussianDP(0.0),))
+    return dataclasses.replace(release, views=(free,)) if name == "number of records" else release
+
+
+@replaces(PrivateLinearModel, "_spend")
+def a_count_before_its_reservation(spend: Any, self: Any, fit: PendingFit) -> Any:
+    fit.solve(fit.noise(self.random_state, fit.planned.plan.digest()))
+    return spend(self, fit)
+
+
 PLANNED, FRESH = "noise_is_as_planned_and_fresh", "noise_is_as_planned_and_fresh"
 REPLAY, LINEAR = "replay_within_sensitivity", "linear_losses_attain_the_claim"
 TRACE, FUNCTION = "trace_is_the_plan", "model_is_a_function_of_the_released"
@@ -1013,6 +1047,16 @@ BUGS = [
         "intervals intervals-federated"),
     Bug("an agent without noise at the model", no_noise_of_an_agent_at_the_model, PLANNED,
         "intervals-federated", fields={"n_noise": 1200}),
+    Bug("a plan for the exact number of records", a_plan_for_the_exact_number, FUNCTION,
+        "consensus-add-remove gradient-add-remove-centred intervals-add-remove"),
+    Bug("messages over the exact number of records", messages_over_the_exact_number, REPLAY,
+        "consensus-add-remove", knobs={"clip_norm": 0.01}),
+    Bug("gradients over the exact number of records", gradients_over_the_exact_number, REPLAY,
+        "gradient-add-remove-centred"),
+    Bug("a count that costs nothing", a_count_that_costs_nothing, BUDGET,
+        "consensus-add-remove intervals-add-remove"),
+    Bug("an exact number of records in the model", kept("n_", lambda model, X, y: len(y)), FUNCTION,
+        "consensus-add-remove"),
     Bug("sums over the rows of persons", all_of(clip_that_binds, sums_over_rows), REPLAY,
         "intervals-persons-conditioned"),
     Bug("a second moment counted as zero-out", second_moment_of_zero_out, REPLAY,
@@ -1211,6 +1255,9 @@ CORRELATED = "tests.divergence.test_correlated_noise"
 
 # fmt: off
 THEOREM_BUGS = [
+    TheoremBug("a count before its reservation", a_count_before_its_reservation,
+               "tests.interface.test_private_number.test_the_ledger_has_the_whole_cost_before_the_count_and_a_refusal_costs_no_data",
+               (Path,)),
     TheoremBug("buffers of a stream in its pickle", setting("skdpadmm._streaming._HIDDEN", OnTheModel()),
                f"{CORRELATED}.test_a_copy_goes_on_without_the_sums_of_earlier_records", ("deepcopy",)),
     TheoremBug("buffers of a stream in its copy", setting("skdpadmm._streaming._HIDDEN", OnTheModel()),

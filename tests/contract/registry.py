@@ -43,6 +43,8 @@ def arcs(round_number: int) -> nx.DiGraph:
     return nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])
 
 
+# Whatever the noisy number of records, the same releases.
+ADD_REMOVE = {"neighboring": "add_remove", "conditioning": None, "scale": None, "epsilon": 100.0}
 WEIGHTED = {"class_weight": {0: 0.5, 1: 6.0}}
 
 
@@ -111,6 +113,11 @@ class Row:
         """Declared classes."""
         return {"number": None, "two": [0, 1], "three": [0, 1, 2]}[self.target]
 
+    @property
+    def hides_n(self) -> bool:
+        """Whether the number of records is private: neighbours lack the first unit."""
+        return self.params.get("neighboring") == "add_remove"
+
     def make(self, **changed: Any) -> Any:
         """The estimator, unfitted and seeded; with other parameters where some are given."""
         params = {"max_iter": 4, "random_state": 0, "delta": 1e-4, "feature_bounds": (-1.0, 1.0)}
@@ -139,13 +146,13 @@ class Row:
         is_agent = self.params.get("privacy_unit") == "agent"
         return [i for i, agent in enumerate(AGENTS) if agent == 0] if is_agent else [0]
 
-    def plan(self, **changed: Any) -> Any:
-        """What is planned before there are data."""
+    def plan(self, n_samples: int | None = None, **changed: Any) -> Any:
+        """What is planned before there are data, or for a number of records."""
         sizes = {"agent_sizes": np.bincount(AGENTS)} if self.has_agents else {}
         sizes |= {"n_persons": max(PERSONS) + 1} if self.has_persons else {}
         if self.pieces:
             return harness.record(self, *self.data(9), **changed).plan
-        return self.make(**changed).plan(self.n_samples, 2, **sizes)
+        return self.make(**changed).plan(n_samples or self.n_samples, 2, **sizes)
 
     def predict(self, model: Any, X: np.ndarray) -> np.ndarray:
         """Predictions, for the records of each agent where there are agents."""
@@ -267,6 +274,20 @@ ROWS = [
         "conditioning": "private"}, linear=None, is_slow=True),
     Row("intervals-federated-sampled", "DPFedRidge", "FederatedADMM", linear=None, is_slow=True,
         params={"intervals": True, "adversary": "model", "participation": 0.5}, free=None),
+    # One record more or less, of a number that is released first.
+    Row("consensus-add-remove", "DPAdmmRidge", "ConsensusADMM", params=ADD_REMOVE,
+        optimum=(FAR, 1e-9), is_quick=True),
+    Row("consensus-add-remove-conditioned-scaled", "DPAdmmLinearSVC", "ConsensusADMM",
+        target="two", params={**ADD_REMOVE, "feature_bounds": None, "scale": "private",
+        "conditioning": "private", "epsilon": 1.0}, linear=None),
+    Row("consensus-add-remove-sparse", "DPAdmmLogisticRegression", "ConsensusADMM",
+        {"relaxation": 0.8}, target="three", params={**ADD_REMOVE, "feature_bounds": None,
+        "row_norm": 1.0, "epsilon": 1.0},
+        is_sparse=True, reaches=0.2, is_slow=True),
+    Row("gradient-add-remove-centred", "DPAdmmLasso", "GradientDescent", params={**ADD_REMOVE,
+        "alpha": 0.01, "epsilon": 300.0, "scale": "auto"}, linear=None),
+    Row("intervals-add-remove", "DPAdmmLogisticRegression", "ConsensusADMM", target="two",
+        params={**ADD_REMOVE, "intervals": True, "epsilon": 150.0}, linear=None),
     # Weights of classes: a clip of weighted gradients, or constants of the weighted loss.
     Row("weighted-consensus", "DPAdmmLogisticRegression", "ConsensusADMM", target="two",
         params=WEIGHTED, optimum=(WIDE, 1e-6), free=(1500, 1e-4)),

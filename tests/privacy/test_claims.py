@@ -21,6 +21,7 @@ from skdpadmm.privacy.claims import Claim, Relation, converted, is_within, keeps
 
 REPLACE = Relation("record", Neighboring.REPLACE_ONE)
 ZERO = Relation("record", Neighboring.ZERO_OUT)
+ADD = Relation("record", Neighboring.ADD_REMOVE)
 AGENT = Relation("agent", Neighboring.REPLACE_ONE)
 AGENT_ZERO = Relation("agent", Neighboring.ZERO_OUT)
 ORDERS = tuple(float(a) for a in range(2, 64))
@@ -60,13 +61,16 @@ def test_a_limit_is_kept_at_the_sum_and_not_below_it():
         # A sum of numbers in [-1, 1] moves by 1 where one is zeroed, and by 2 where it is replaced.
         (GaussianDP(0.3), ZERO, REPLACE, GaussianDP(0.6)),
         (GaussianDP(0.3), AGENT_ZERO, REPLACE, GaussianDP(0.6)),
+        # One is removed, another one added.
+        (GaussianDP(0.3), ADD, REPLACE, GaussianDP(0.6)),
         (MIXTURE, ZERO, REPLACE, Mixture((0.5, 0.5), (GaussianDP(0.2), GaussianDP(0.4)))),
         (Worst((MIXTURE, GaussianDP(0.1))), ZERO, REPLACE,
          Worst((Mixture((0.5, 0.5), (GaussianDP(0.2), GaussianDP(0.4))), GaussianDP(0.2)))),
         (SAMPLED, AGENT, REPLACE, SAMPLED),
         (NonPrivate(), REPLACE, AGENT_ZERO, NonPrivate()),
         *[(GaussianDP(0.1), *pair, None) for pair in
-          ((REPLACE, ZERO), (REPLACE, AGENT), (AGENT_ZERO, ZERO), (ZERO, AGENT))],
+          ((REPLACE, ZERO), (REPLACE, AGENT), (AGENT_ZERO, ZERO), (ZERO, AGENT), (ZERO, ADD),
+           (ADD, ZERO), (REPLACE, ADD), (AGENT_ZERO, ADD))],
         *[(part, ZERO, REPLACE, None) for part in
           (LaplaceDP(0.1), SAMPLED, RENYI, OBJECTIVE, WORST, BOTH)],
     ],

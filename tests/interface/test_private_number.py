@@ -1,0 +1,285 @@
+"""The number of records as a secret: what a fit shows of it, what it costs and who refuses it."""
+
+import math
+import pickle
+import warnings
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, KFold
+
+from skdpadmm import (
+    DPAdmmElasticNet,
+    DPAdmmHuberRegressor,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+    DPFedRidge,
+    algorithms,
+)
+from skdpadmm._fitting import PendingFit, gates_by
+from skdpadmm.audit import audit
+from skdpadmm.audit._replay import RecordingGate, ReplayingGate
+from skdpadmm.exceptions import WeakSignalWarning
+from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.privacy import GaussianDP, gaussian_mu
+from skdpadmm.protocol import Gate, Plan, PlanViolation
+from skdpadmm.records import Rows, feature_norms
+
+DELTA = 1e-5
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (600, 3))
+Y = X @ [1.0, -2.0, 0.0] + 0.1 * RNG.standard_normal(600)
+LABELS = (Y > 0).astype(int)
+BOUNDS = {"feature_bounds": (-1, 1), "target_bounds": (-4, 4)}
+PRIVATE = {"neighboring": "add_remove", "epsilon": 3.0, "delta": DELTA}
+N_RECORDS = "number of records"
+MODELS = [
+    (DPAdmmRidge, {**BOUNDS}, Y),
+    (DPAdmmHuberRegressor, {**BOUNDS, "intervals": True}, Y),
+    (DPAdmmElasticNet, {"alpha": 0.01, "algorithm": "gradient-descent"}, Y),
+    (DPAdmmLogisticRegression, {"feature_bounds": (-1, 1), "intervals": True}, LABELS),
+    (DPAdmmLogisticRegression, {"conditioning": None, "class_weight": {0: 1.0, 1: 2.0},
+                                "classes": [0, 1]}, LABELS),
+]  # fmt: skip
+
+
+def recorded(model, X, y):
+    """A fit, and its gate."""
+    gates = []
+
+    def make_gate(fit, *facts):
+        gates.append(RecordingGate(*facts))
+        return gates[-1]
+
+    with gates_by(make_gate):
+        model.fit(X, y)
+    return gates[0]
+
+
+def released_as(gate):
+    """Makes gates that release what that one released."""
+    return gates_by(lambda fit, plan, noise, _: ReplayingGate(plan, noise, gate))
+
+
+@pytest.mark.parametrize(("cls", "params", "y"), MODELS)
+@pytest.mark.parametrize("n_left", [599, 300, 2])
+def test_a_pickle_is_a_function_of_releases_and_so_of_the_noisy_number(cls, params, y, n_left):
+    makes = lambda: cls(**PRIVATE, **params)  # noqa: E731
+    one, other = makes(), makes()
+    gate = recorded(one, X, y)
+    # Records of both classes are left.
+    kept = np.sort(np.argsort(y, kind="stable")[np.linspace(0, 599, n_left).astype(int)])
+    with released_as(gate):
+        other.fit(X[kept], y[kept])
+    assert pickle.dumps(other) == pickle.dumps(one)
+    assert one.privacy_ == other.privacy_
+    n_seen = gate.plan.facts.n_samples
+    assert f"n_samples={n_seen}, a noisy count for 5% of the squared budget" in str(one.privacy_)
+    assert n_seen == max(round(float(gate.passages[0].out[0])), 1)
+
+
+@pytest.mark.parametrize(("cls", "params", "y"), MODELS)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+def test_a_plan_spends_its_budget_whatever_the_number_and_a_twentieth_on_the_count(
+    cls, params, y, epsilon
+):
+    n_classes = {} if y is Y else {"n_classes": 2}
+    total = gaussian_mu(epsilon, DELTA)
+    for n in (1, 30, 600, 10**6):
+        plan = cls(**{**PRIVATE, "epsilon": epsilon}, **params).plan(n, 3, **n_classes)
+        count = plan.releases[0]
+        assert (count.name, count.sensitivities) == (N_RECORDS, (1.0,))
+        assert (1 / count.noise_std / total) ** 2 == pytest.approx(0.05, rel=1e-9)
+        assert plan.guarantee().mu <= total * (1 + 1e-12)
+        assert plan.guarantee().mu == pytest.approx(total, rel=1e-9)
+        squares = [math.hypot(*r.sensitivities) ** 2 / r.noise_std**2 for r in plan.releases]
+        assert sum(squares) == pytest.approx(total**2, rel=1e-9)
+
+
+def test_the_ledger_has_the_whole_cost_before_the_count_and_a_refusal_costs_no_data(tmp_path):
+    path = tmp_path / "study.db"
+    ledger, seen = PrivacyLedger(path), []
+    ledger.limit(100.0, DELTA)
+    release = Gate.release
+
+    def looks(gate, name, *value):
+        if not seen:
+            states = [entry["state"] for entry in ledger.entries()]
+            seen.append((name, states, ledger.total(DELTA)))
+        return release(gate, name, *value)
+
+    with mock.patch.object(Gate, "release", looks):
+        model = DPAdmmRidge(**PRIVATE, **BOUNDS, ledger=str(path)).fit(X, Y)
+    ((name, states, spent),) = seen
+    assert (name, states) == (N_RECORDS, ["reserved"])
+    assert spent == ledger.total(DELTA) == pytest.approx(3.0, rel=1e-9)
+    assert model.privacy_.epsilon() == pytest.approx(3.0, rel=1e-9)
+    # What a fit of other data reserves is the same, with the digest of its plan.
+    DPAdmmRidge(**PRIVATE, **BOUNDS, ledger=str(path)).fit(X[:400], Y[:400])
+    one, other = ledger.entries()
+    assert one["digest"] == other["digest"]
+    ledger.limit(4.5, DELTA)
+    with (
+        mock.patch.object(Gate, "release", side_effect=AssertionError),
+        pytest.raises(PrivacyBudgetExceeded),
+    ):
+        DPAdmmRidge(**PRIVATE, **BOUNDS, ledger=str(path)).fit(X, Y)
+    # Two steps lead from a record to another one, so totals with other fits double.
+    total = ledger.guarantee(unit="record", neighboring="replace_one")
+    assert total == GaussianDP(2 * ledger.guarantee().mu)
+    with pytest.raises(ValueError, match="expected one that says something about"):
+        ledger.guarantee(unit="record", neighboring="zero_out")
+
+
+class Known:
+    """The same standard normal numbers for every fit, in the order in which they are drawn."""
+
+    simulation = False
+
+    def __init__(self):
+        self.rng = np.random.default_rng(5)
+
+    def add_gaussian(self, value, scale, stream):
+        return value + scale * self.rng.standard_normal(np.shape(value))
+
+
+@pytest.mark.parametrize("name", ["consensus-admm", "gradient-descent"])
+def test_it_is_the_zero_out_fit_of_the_noisy_number_with_what_the_count_leaves(name, monkeypatch):
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS, algorithm=name)
+    plan = model.plan(600, 3)
+    rest = GaussianDP(gaussian_mu(3.0, DELTA) * math.sqrt(0.95)).epsilon(DELTA)
+    zero_out = model.__class__(**{**PRIVATE, "epsilon": rest, "neighboring": "zero_out"}, **BOUNDS,
+                               algorithm=name)  # fmt: skip
+    alike = zero_out.plan(600, 3)
+    assert [r.name for r in plan.releases[1:]] == [r.name for r in alike.releases]
+    for one, other in zip(plan.releases[1:], alike.releases, strict=True):
+        # But for rounding, whose bound is that of any number of records.
+        assert one.noise_std == pytest.approx(other.noise_std, rel=2e-3)
+    # A count without noise, and the same noise elsewhere.
+    monkeypatch.setattr(PendingFit, "noise", lambda *_: Known())
+    monkeypatch.setattr("skdpadmm._fitting.released_count", counted_exactly)
+    np.testing.assert_allclose(model.fit(X, Y).coef_, zero_out.fit(X, Y).coef_, rtol=2e-3)
+
+
+def counted_exactly(n_samples, gate):
+    """A planted count, which draws nothing."""
+    gate._pass(N_RECORDS)
+    return n_samples
+
+
+def test_warnings_and_the_report_are_about_the_noisy_number():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = DPAdmmRidge(**{**PRIVATE, "epsilon": 0.5}, **BOUNDS, random_state=0)
+        gate = recorded(model, X[:30], Y[:30])
+    (line,) = [str(w.message) for w in caught if w.category is WeakSignalWarning]
+    assert f"n mu / c = {gate.plan.signal.strength:.2g}" in line
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS).fit(X, Y)
+    assert model.privacy_.releases[0].name == N_RECORDS
+    assert "one record more or less" in str(model.privacy_)
+    assert "add remove" in str(model.privacy_)
+    assert "whose number is private" in str(model.plan(600, 3))
+
+
+def test_without_privacy_the_relation_changes_nothing():
+    fits = [
+        DPAdmmRidge(**{**PRIVATE, "epsilon": math.inf, "neighboring": relation}, **BOUNDS).fit(X, Y)
+        for relation in ("add_remove", "zero_out")
+    ]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    assert fits[0].privacy_.epsilon() == math.inf
+
+
+REFUSED = [
+    {"algorithm": algorithms.GradientDescent(batch_fraction=0.5)},
+    {"algorithm": algorithms.GradientDescent(schedule="cyclic")},
+    {"algorithm": algorithms.GradientDescent(guarantee="last")},
+    *[{"algorithm": name} for name in ("averaged-admm", "coordinate-descent", "gradient-admm",
+                                       "objective-perturbation", "dual-averaging")],
+    {"max_rows_per_person": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("params", REFUSED, ids=lambda params: repr(params)[:60])
+def test_who_needs_a_public_number_refuses_before_data(params):
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS, **params)
+    persons = {"persons": np.arange(600)} if "max_rows_per_person" in params else {}
+    with (
+        mock.patch.object(Gate, "__init__", side_effect=AssertionError),
+        pytest.raises(ValueError, match="neighboring='add_remove' with"),
+    ):
+        model.fit(X, Y, **persons)
+
+
+def test_agents_searches_and_more_records_than_rounding_allows_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="neighboring"):
+        DPFedRidge(neighboring="add_remove").fit(X, Y)
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS)
+    with pytest.raises(ValueError, match="delta=0 with neighboring='add_remove'"):
+        DPAdmmRidge(**{**PRIVATE, "delta": 0.0}, **BOUNDS).fit(X, Y)
+    with pytest.raises(ValueError, match="neighboring='add_remove', expected"):
+        DPGridSearchCV(model, {"alpha": [0.1, 1.0]}).fit(X, Y)
+    counted = DPAdmmRidge(**PRIVATE, **BOUNDS, ledger=str(tmp_path / "study.db"))
+    search = GridSearchCV(counted, {"alpha": [0.1, 1.0]}, cv=KFold(3))
+    with pytest.raises(ValueError, match="one record more moves others between folds"):
+        PrivacyLedger(tmp_path / "study.db").check(search, X, Y)
+    monkeypatch.setattr("skdpadmm._linear_model.LARGEST_COUNT", 500)
+    with pytest.raises(ValueError, match=r"Got 600 records .* expected 500 at most"):
+        model.fit(X, Y)
+
+
+def test_a_gate_goes_on_with_a_plan_of_the_same_count_and_budget_alone():
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS)
+    plan, later = model.plan(100, 3), model.plan(77, 3)
+    noise = Known()
+    gate = Gate(plan, noise)
+    with pytest.raises(PlanViolation, match="Got the release"):
+        gate.close()
+    gate.release(N_RECORDS, np.array([80.0]))
+    other = DPAdmmRidge(**{**PRIVATE, "epsilon": 2.0}, **BOUNDS).plan(77, 3)
+    for wrong in (other, replace(later, releases=later.releases[1:])):
+        with pytest.raises(PlanViolation, match="of other releases than"):
+            gate.go_on(wrong)
+    gate.go_on(later)
+    with pytest.raises(PlanViolation, match="for time 2"):
+        gate.release(N_RECORDS, np.array([80.0]))
+    assert isinstance(gate._plan, Plan)
+
+
+@pytest.mark.parametrize("method", ["replay", "canaries"])
+def test_an_audit_compares_the_claim_at_two_steps(method):
+    model = DPAdmmRidge(**{**PRIVATE, "epsilon": 8.0}, max_iter=3, conditioning=None, scale=None)
+    report = audit(model, method=method, random_state=0)
+    assert not report.is_violation, str(report)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("n", "p"), [(41, 3), (1001, 17), (5000, 40), (300, 700)])
+def test_what_a_row_adds_is_the_same_bits_wherever_the_row_is(n, p, order):
+    rng = np.random.default_rng(n)
+    table = np.asarray(rng.uniform(-1.2, 1.2, (n, p)), order=order)
+    table[n // 2] = 1e300
+    coordinates = DPAdmmRidge(**PRIVATE, **BOUNDS).plan(n, p).facts.coordinates
+    coef = rng.standard_normal((p + 1, 2))
+
+    def seen(first):
+        rows = Rows(table[first:], coordinates)
+        rows.by_row = True
+        found = [rows.squared_norm, feature_norms(table[first:], np.arange(p) % 2 == 0)]
+        for columns in (coef, coef[:, 0]):
+            parts = [rows.scores(block, rows.prepare(columns)) for block in range(rows.n_blocks)]
+            found.append(np.concatenate(parts))
+        return found
+
+    for first in (1, 2, 3):
+        for whole, rest in zip(seen(0), seen(first), strict=True):
+            np.testing.assert_array_equal(whole[first:], rest)
+    # Up to rounding the products are those of BLAS.
+    plain, own = Rows(table, coordinates), Rows(table, coordinates)
+    own.by_row = True
+    prepared = own.prepare(coef)
+    np.testing.assert_allclose(own.scores(0, prepared), plain.scores(0, prepared), rtol=1e-9,
+                               atol=1e-9)  # fmt: skip
