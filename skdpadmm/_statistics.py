@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Integral
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from skdpadmm._fitting import reserved
-from skdpadmm._report import NOT_CERTIFIED, weak_delta
+from skdpadmm._report import NOT_CERTIFIED, fit_report, weak_delta
 from skdpadmm.exceptions import PrivacyWarning, warn_user
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import NoPenalty
 from skdpadmm.privacy import (
+    GaussianDP,
+    Mixture,
     Neighboring,
     NonPrivate,
-    Observer,
     PrivacyReport,
-    ReleaseLine,
     gaussian_mu,
 )
 from skdpadmm.privacy.claims import SAME_ROWS
-from skdpadmm.protocol import MODEL, Budget, Facts, Gate, Plan, Release, Settings, not_private
+from skdpadmm.protocol import (
+    MODEL,
+    Budget,
+    Facts,
+    Gate,
+    Plan,
+    Release,
+    Settings,
+    View,
+    not_private,
+)
 
 _T = TypeVar("_T")
 # The name of the release in a plan.
@@ -41,11 +52,13 @@ def plan_statistics(
     neighboring: str,
     n_samples: int = 1,
     schema: str = "",
+    lost: float = 0.0,
 ) -> Plan:
     """Plan one release of an array whose Euclidean sensitivity, rounding included, is known.
 
     `schema` is what else is public of it: releases with another one share no seeded noise. Of rows
-    whose number is not public `n_samples` is 1. It warns of a delta that is too large.
+    whose number is not public `n_samples` is 1. With probability `lost`, a part of delta, something
+    else is seen that noise does not hide. It warns of a delta that is too large.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
     facts = Facts(
@@ -62,9 +75,17 @@ def plan_statistics(
     )
     release = not_private(STATISTICS, shape, facts.observers)
     if budget.is_private:
-        noise_std = sensitivity / gaussian_mu(epsilon, delta)
+        noise_std = sensitivity / gaussian_mu(epsilon, (delta - lost) / (1 - lost))
+        views: tuple[View, ...] = ()
+        if lost:
+            either = GaussianDP(sensitivity / noise_std), NonPrivate()
+            views = (View(observer=MODEL, guarantees=(Mixture((1 - lost, lost), either),)),)
         release = Release(
-            name=STATISTICS, shape=shape, sensitivities=(sensitivity,), noise_std=noise_std
+            name=STATISTICS,
+            shape=shape,
+            sensitivities=(sensitivity,),
+            noise_std=noise_std,
+            views=views,
         )
     for line in weak_delta(budget, n_samples) if budget.is_private else ():
         warn_user(line, PrivacyWarning)
@@ -88,37 +109,26 @@ def run_statistics(
     `sees` says what is released, `assumptions` what its guarantee rests on beside what all do.
     """
     noise = noise_source(random_state, plan.digest(), sampler)
-    facts, is_private = plan.facts, plan.budget.is_private
-    guarantee = plan.guarantee() if is_private else NonPrivate()
-    seed = random_state if isinstance(random_state, Integral) else "a generator"
-    simulation = (
-        f"random_state={seed} fixes the noise: anyone who knows the seed can remove it. Publish"
-        " only what was released with random_state=None."
-    )
     assumptions += (
         "All parameters are public, and were not chosen by looking at the data.",
         SAME_ROWS,
         "One record is one row: a person with several rows is protected less.",
-        *weak_delta(plan.budget, facts.n_samples),
+        *weak_delta(plan.budget, plan.facts.n_samples),
+        *(NOT_CERTIFIED,) * (sampler == "floating-point"),
     )
-    if sampler == "floating-point":
-        assumptions += (NOT_CERTIFIED,)
-    report = PrivacyReport(
+    seeded = SimpleNamespace(random_state=random_state, algorithm="")
+    report = fit_report(seeded, plan, simulated=noise.simulation)
+    report = replace(
+        report,
         subject=plan.algorithm,
-        observers=(Observer(MODEL, sees, facts.unit, facts.neighboring, guarantee),),
-        releases=tuple(
-            ReleaseLine(r.name, r.times, r.shape, max(r.sensitivities, default=None), r.noise_std)
-            for r in plan.releases
-        ),
-        delta=plan.budget.delta,
-        assumptions=assumptions if is_private else (),
+        observers=(replace(report.observers[0], sees=sees),),
+        assumptions=assumptions if plan.budget.is_private else (),
         not_covered=(
             "Fits and other releases on the same records: their costs add up.",
-            "Errors of input validation, which may show values of the data.",
-            "Running time and memory.",
+            *report.not_covered[-2:],
         ),
-        simulation=simulation if noise.simulation and is_private else "",
-        budget=plan.budget.epsilon,
+        signal="",
+        signal_strength=None,
     )
     with np.errstate(all="ignore"), reserved(ledger, report, plan):
         gate = Gate(plan, noise)

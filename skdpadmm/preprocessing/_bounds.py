@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from skdpadmm._document import Block, Document
 from skdpadmm._numbers import require, round_up
 from skdpadmm._statistics import STATISTICS, plan_statistics, run_statistics
 from skdpadmm.noise import GRID_CELL
-from skdpadmm.privacy import GaussianDP, Mixture, Neighboring, NonPrivate, PrivacyReport
-from skdpadmm.protocol import MODEL, Budget, Gate, Plan, Release, View
+from skdpadmm.privacy import Neighboring, PrivacyReport
+from skdpadmm.protocol import Gate
 
 from ._table import _EXACT, Entry, PublicTableTransformer, _has_commas, _plain
 
@@ -32,15 +32,13 @@ _EDGES = 2.0 ** (np.arange(60 * 64 + 1) / 64 - 20)
 # counts would add up their noise, so quarters of octaves have counts of their own.
 _LEVELS = ((1, 0.5), (16, 1.0))
 _MERGED = (1, 2, 4, 8)
+_N_COUNTS = 1 + sum(2 * len(_EDGES[::size]) - 1 for size, _ in _LEVELS)
 # What a column adds to the squared sensitivity, where one count changes at each level.
 _SQUARED = sum(weight**2 for _, weight in _LEVELS)
 # Probability that noise alone looks like rows in an empty place of some column.
 _FALSE_ALARM = 0.05
 # Part of delta for the threshold of categories.
 _OF_DELTA = 0.1
-# More noise than this hides every table, and counts would not be on its grid.
-_MOST_NOISE = 2.0**20
-_CATEGORIES = "categories"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,9 +52,6 @@ class PrivateBounds(Document):
         what `PublicTableTransformer` takes, and has no columns that noise hides.
     hidden : tuple
         Columns for which noise hides more than half of the rows, or every category.
-    threshold : float
-        Number of rows of a category above which it is more likely to be listed than not; 0 without
-        categories.
     privacy_ : PrivacyReport
         Its guarantee, and what was spent.
 
@@ -67,7 +62,6 @@ class PrivateBounds(Document):
 
     schema: dict[Any, Any]
     hidden: tuple[Any, ...]
-    threshold: float
     privacy_: PrivacyReport
 
     @property
@@ -108,9 +102,6 @@ class PrivateBounds(Document):
         ]
         rows += [(str(key), "hidden by noise: look in a code book") for key in self.hidden]
         yield Block("table", ["column", "found"], rows)
-        if self.threshold:
-            line = f"Most categories of fewer than {round_up(self.threshold)} rows are left out."
-            yield Block("text", [line])
         yield from self.privacy_._blocks()
 
 
@@ -208,30 +199,47 @@ def private_bounds(
     numbers = [key for key in keys if key not in categories]
     named = [key for key in keys if key in categories]
     n_samples = len(columns[keys[0]])
-    plan, threshold = _plan(numbers, named, n_samples, epsilon, delta, neighboring)
+    changes = 2 if Neighboring(neighboring) is Neighboring.REPLACE_ONE else 1
+    lost = _OF_DELTA * delta if named else 0.0
+    plan = plan_statistics(
+        "private_bounds",
+        # No more categories than rows.
+        (len(numbers) * _N_COUNTS + len(named) * n_samples,),
+        math.sqrt(changes * (_SQUARED * len(numbers) + len(named))),
+        epsilon=epsilon,
+        delta=delta,
+        neighboring=neighboring,
+        n_samples=n_samples,
+        schema=repr((numbers, named)),
+        lost=lost,
+    )
+    # With probability `lost` at most, a category of the changed record alone is above it.
+    threshold, noise_std = 0.0, plan.releases[0].noise_std
+    if named and noise_std:
+        threshold = 1 + noise_std * (GRID_CELL - float(ndtri(lost / len(named))))
 
     def release(gate: Gate) -> dict[Any, Any]:
-        schema: dict[Any, Any] = {}
-        if numbers:
-            counts = [_counts(columns[key]) for key in numbers]
-            noisy = gate.release(STATISTICS, np.array(counts))
-            noise_std = plan.releases[0].noise_std
-            for key, of_column in zip(numbers, noisy, strict=True):
-                schema[key] = _range(of_column, noise_std, n_samples, coverage, len(numbers))
-        noise = np.zeros((len(named), n_samples))
-        if named and plan.budget.is_private:
-            noise = gate.hidden_term(_CATEGORIES)
-        for key, of_column in zip(named, noise, strict=True):
-            # In an order that does not depend on rows.
-            counted = sorted(_counted(columns[key]).items(), key=lambda item: str(item[0]))
-            pairs = zip(counted, of_column, strict=False)
-            schema[key] = [value for (value, n), more in pairs if n + more > threshold]
-        return {key: schema[key] for key in keys}
+        counts = [_counts(columns[key]) for key in numbers]
+        # Each category has one place; places without one are not looked at.
+        counted = [_counted(columns[key]) for key in named]
+        filled = [np.array([*each.values()], dtype=np.float64) for each in counted]
+        counts += [np.pad(each, (0, n_samples - len(each))) for each in filled]
+        noisy = gate.release(STATISTICS, np.concatenate(counts))
+        pieces = np.split(noisy, np.cumsum([len(each) for each in counts])[:-1])
+        found = {
+            key: _range(piece, noise_std, n_samples, coverage, len(numbers))
+            for key, piece in zip(numbers, pieces, strict=False)
+        }
+        found |= {
+            key: [value for value, n in zip(each, piece, strict=False) if n > threshold]
+            for key, each, piece in zip(named, counted, pieces[len(numbers) :], strict=True)
+        }
+        return {key: found[key] for key in keys}
 
     found, report = run_statistics(
         plan,
         release,
-        sees="the ranges and categories",
+        sees=f"ranges{f' and categories, from about {round_up(threshold)} rows on' * bool(named)}",
         assumptions=(
             f"n_samples={n_samples}, names of columns, and which are of categories, are public.",
             *["A record that is zeroed out is in no bin and has no category."]
@@ -242,8 +250,7 @@ def private_bounds(
         ledger=ledger,
     )
     hidden = tuple(key for key, each in found.items() if not each)
-    schema = {key: each for key, each in found.items() if each}
-    return PrivateBounds(schema, hidden, threshold, report)
+    return PrivateBounds({key: each for key, each in found.items() if each}, hidden, report)
 
 
 def _columns(X: Any) -> tuple[list[Any], dict[Any, NDArray[Any]]]:
@@ -261,54 +268,6 @@ def _columns(X: Any) -> tuple[list[Any], dict[Any, NDArray[Any]]]:
     keys = names if is_named else list(range(X.shape[1]))
     reader = PublicTableTransformer(dict.fromkeys(keys, bool))
     return keys, dict(zip(keys, reader._rows(X), strict=True))
-
-
-def _plan(
-    numbers: list[Any],
-    named: list[Any],
-    n_samples: int,
-    epsilon: float,
-    delta: float,
-    neighboring: str,
-) -> tuple[Plan, float]:
-    """The plan, and the threshold of noisy counts of categories."""
-    changes = 2 if Neighboring(neighboring) is Neighboring.REPLACE_ONE else 1
-    lost = _OF_DELTA * delta if named else 0.0
-    squared = changes * _SQUARED * len(numbers), float(changes * len(named))
-    shape = len(numbers), sum(2 * len(_EDGES[::size]) - 1 for size, _ in _LEVELS) + 1
-    plan = plan_statistics(
-        "private_bounds",
-        shape,
-        math.sqrt(sum(squared)),
-        epsilon=epsilon,
-        delta=(delta - lost) / (1 - lost),
-        neighboring=neighboring,
-        n_samples=n_samples,
-        schema=repr((numbers, named)),
-    )
-    budget, noise_std = Budget(epsilon=epsilon, delta=delta), plan.releases[0].noise_std
-    if not budget.is_private:
-        return replace(plan, budget=budget), 0.0
-    require(noise_std < _MOST_NOISE, "noise_std", noise_std, "less. Spend a larger epsilon")
-    vector = replace(plan.releases[0], sensitivities=(math.sqrt(squared[0]),))
-    releases, threshold = (vector,) * bool(numbers), 0.0
-    if named:
-        # With probability `lost` at most, a category of the changed record alone passes.
-        passed = Mixture(
-            (1 - lost, lost), (GaussianDP(math.sqrt(squared[1]) / noise_std), NonPrivate())
-        )
-        hidden = Release(
-            name=_CATEGORIES,
-            shape=(len(named), n_samples),
-            sensitivities=(),
-            noise_std=noise_std,
-            repeats=1,
-            door="hidden_term",
-            views=(View(observer=MODEL, guarantees=(passed,)),),
-        )
-        releases += (hidden,)
-        threshold = 1 + noise_std * (GRID_CELL - float(ndtri(lost / len(named))))
-    return replace(plan, budget=budget, releases=releases), threshold
 
 
 def _counts(values: NDArray[Any]) -> Array:
@@ -333,7 +292,9 @@ def _range(
     most, found = max(0.5 * n_rows, 0.0), None
     for sums, std, edges in _groupings(noisy[1:], noise_std):
         rare = _FALSE_ALARM / (n_columns * len(_LEVELS) * len(_MERGED) * len(sums))
-        kept = np.where(sums > -float(ndtri(rare)) * std, sums, 0.0)
+        least = -float(ndtri(rare)) * std
+        # Where noise alone may reach half of the rows, all is noise.
+        kept = np.where(sums > least, sums, 0.0) * (least <= 0.5 * n_rows)
         if (total := float(kept.sum())) > most:
             most = total
             lowers = np.concatenate([-edges[:0:-1], [0.0], edges[:-1]])
@@ -364,13 +325,16 @@ def _groupings(levels: Array, noise_std: float) -> Iterator[tuple[Array, float, 
             yield sums, noise_std / weight * math.sqrt(merged), edges
 
 
-def _counted(values: NDArray[Any]) -> Counter[str | int]:
-    """How often each category occurs that a schema can have."""
-    return Counter(each for each in map(_category, _plain(values, are_numbers=False)) if each != "")
+def _counted(values: NDArray[Any]) -> dict[str | int, int]:
+    """How often each category occurs that a schema can have, in an order of theirs."""
+    entries = filter(None, map(_category, _plain(values, are_numbers=False)))
+    return dict(
+        sorted(Counter(entry for (entry,) in entries).items(), key=lambda item: str(item[0]))
+    )
 
 
-def _category(entry: Entry) -> str | int:
-    """A text or a whole number; an empty text for others."""
+def _category(entry: Entry) -> tuple[str | int] | None:
+    """A text or a whole number, or None."""
     if isinstance(entry, float):
-        return int(entry) if entry.is_integer() and abs(entry) < _EXACT else ""
-    return "" if entry is None or _has_commas([entry]) else entry
+        return (int(entry),) if entry.is_integer() and abs(entry) < _EXACT else None
+    return None if not entry or _has_commas([entry]) else (entry,)
