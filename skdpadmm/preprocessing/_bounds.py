@@ -50,6 +50,9 @@ class PrivateBounds(Document):
     schema : dict
         By name of the column, or by position: a pair (lower, upper), or a list of categories. It is
         what `PublicTableTransformer` takes, and has no columns that noise hides.
+    shares : dict
+        For each range about the share of rows that it holds: below `coverage` where noise hides
+        the others.
     hidden : tuple
         Columns for which noise hides more than half of the rows, or every category.
     privacy_ : PrivacyReport
@@ -61,6 +64,7 @@ class PrivateBounds(Document):
     """
 
     schema: dict[Any, Any]
+    shares: dict[Any, float]
     hidden: tuple[Any, ...]
     privacy_: PrivacyReport
 
@@ -95,13 +99,13 @@ class PrivateBounds(Document):
     def _blocks(self) -> Iterator[Block]:
         yield Block("title", ["Private bounds of columns"])
         rows = [
-            (str(key), f"{found[0]:.6g} to {found[1]:.6g}")
+            (str(key), f"{found[0]:.6g} to {found[1]:.6g}", f"{100 * self.shares[key]:.0f} %")
             if isinstance(found, tuple)
-            else (str(key), f"{len(found)} categories: {', '.join(map(str, found))}")
+            else (str(key), f"{len(found)} categories: {', '.join(map(str, found))}", "")
             for key, found in self.schema.items()
         ]
-        rows += [(str(key), "hidden by noise: look in a code book") for key in self.hidden]
-        yield Block("table", ["column", "found"], rows)
+        rows += [(str(key), "hidden by noise: look in a code book", "") for key in self.hidden]
+        yield Block("table", ["column", "found", "holds about"], rows)
         yield from self.privacy_._blocks()
 
 
@@ -190,7 +194,7 @@ def private_bounds(
     >>> bounds = private_bounds(table, 1.0, categories=["city"], random_state=0)
     >>> low, high = bounds.schema["age"]
     >>> f"{low:.1f} to {high:.1f}", bounds.schema["city"]
-    ('19.0 to 76.1', ['Bergen', 'Oslo'])
+    ('20.7 to 69.8', ['Bergen', 'Oslo'])
     """
     require(0 < coverage < 1, "coverage", coverage, "a float in (0, 1), such as 0.95")
     keys, columns = _columns(X)
@@ -250,7 +254,9 @@ def private_bounds(
         ledger=ledger,
     )
     hidden = tuple(key for key, each in found.items() if not each)
-    return PrivateBounds({key: each for key, each in found.items() if each}, hidden, report)
+    shares = {key: each[1] for key, each in found.items() if isinstance(each, tuple)}
+    schema = {key: each[0] if key in shares else each for key, each in found.items() if each}
+    return PrivateBounds(schema, shares, hidden, report)
 
 
 def _columns(X: Any) -> tuple[list[Any], dict[Any, NDArray[Any]]]:
@@ -286,8 +292,8 @@ def _counts(values: NDArray[Any]) -> Array:
 
 def _range(
     noisy: Array, noise_std: float, n_samples: int, coverage: float, n_columns: int
-) -> tuple[float, float] | None:
-    """The range of the bins that hold the rows, from noisy counts alone; None if noise hides it."""
+) -> tuple[tuple[float, float], float] | None:
+    """The range of the bins that hold the rows, and their share, from noisy counts alone."""
     n_rows = n_samples - noisy[0]
     most, found = max(0.5 * n_rows, 0.0), None
     for sums, std, edges in _groupings(noisy[1:], noise_std):
@@ -302,11 +308,12 @@ def _range(
             cut = max((n_rows * (1 - coverage) - max(n_rows - total, 0.0)) / 2, 0.0)
             first = np.searchsorted(np.cumsum(kept), cut, side="right")
             end = np.searchsorted(np.cumsum(kept), total - cut)
-            found = float(lowers[first]), float(0.0 - lowers[::-1][end])
+            low, high = float(lowers[first]), float(0.0 - lowers[::-1][end])
+            low, high = (low, high) if low < high else (-float(_EDGES[0]), float(_EDGES[0]))
+            found = (low, high), float(min(kept[first : end + 1].sum() / n_rows, 1.0))
         if most >= n_rows * (1 + coverage) / 2:
             break
-    tiny = float(_EDGES[0])
-    return (-tiny, tiny) if found == (0.0, 0.0) else found
+    return found
 
 
 def _groupings(levels: Array, noise_std: float) -> Iterator[tuple[Array, float, Array]]:

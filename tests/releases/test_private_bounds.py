@@ -148,7 +148,8 @@ def test_without_noise_ranges_hold_the_share_of_rows_and_end_at_bins():
         "city": rng.choice(["Oslo", "Rome", ""], 5000),
         "code": rng.integers(1, 4, 5000),
     })  # fmt: skip
-    found = private_bounds(table, math.inf, categories=["city", "code"]).schema
+    whole = private_bounds(table, math.inf, categories=["city", "code"])
+    found = whole.schema
     assert list(found) == list(table)
     for name, pair in found.items():
         if name not in ("city", "code", "huge"):
@@ -156,6 +157,7 @@ def test_without_noise_ranges_hold_the_share_of_rows_and_end_at_bins():
             assert 0.95 <= inside
     assert 0.95 <= table["normal"].between(*found["normal"]).mean() < 0.975
     assert found["flag"] == (0.0, 1.0)
+    assert whole.shares["normal"] == table["normal"].between(*found["normal"]).mean()
     assert 1975 < found["year"][0] <= 2000
     assert 2015 <= found["year"][1] < 2048
     assert found["temperature"][1] < -9
@@ -193,6 +195,7 @@ def test_columns_that_noise_hides_are_named_and_never_given_a_range():
         assert bounds.hidden == ("age", "city")
         assert bounds.schema == {}
     assert "age     hidden by noise" in repr(bounds)
+    assert bounds.shares == {}
     with pytest.raises(ValueError, match=r"^Got columns \['age', 'city'\] that noise hides"):
         _ = bounds.feature_bounds
     # Nor is a column without any number.
