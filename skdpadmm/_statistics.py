@@ -75,7 +75,8 @@ def plan_statistics(
     )
     release = not_private(STATISTICS, shape, facts.observers)
     if budget.is_private:
-        noise_std = sensitivity / gaussian_mu(epsilon, (delta - lost) / (1 - lost))
+        # Rounded up: what is spent is the budget, and not the float above it.
+        noise_std = sensitivity / gaussian_mu(epsilon, (delta - lost) / (1 - lost)) * (1 + 1e-12)
         views: tuple[View, ...] = ()
         if lost:
             either = GaussianDP(sensitivity / noise_std), NonPrivate()
