@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -131,7 +132,9 @@ def run_statistics(
         signal="",
         signal_strength=None,
     )
-    with np.errstate(all="ignore"), reserved(ledger, report, plan):
+    # A warning, of a model or of floating point, would depend on data.
+    silence = warnings.catch_warnings(action="ignore")
+    with silence, np.errstate(all="ignore"), reserved(ledger, report, plan):
         gate = Gate(plan, noise)
         result = compute(gate)
         gate.close()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from sklearn.base import is_classifier
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_consistent_length, column_or_1d
 
 from skdpadmm._document import Block, Document
 from skdpadmm._numbers import require, require_count, require_positive
@@ -199,7 +199,7 @@ def private_score(
     **Guarantee.** Unit: one record; adversary "model", whoever sees the scores and the model. The
     vector has for each row the one cell of the confusion matrix and of the calibration table that
     it is in, and for its accuracy, log-loss, errors and target, mapped from their bounds to
-    :math:`t \\in [-1, 1]`, the moments :math:`(t, 1.6 \\, t^2)`. One record changes each part by
+    :math:`t \in [-1, 1]`, the moments :math:`(t, 1.6 \, t^2)`. One record changes each part by
     its sensitivity at most, all of them at once for some records: parts are scaled so that the sum
     of squared sensitivities is 1. The model is taken as released: it was fitted on other rows, or
     its own guarantee composes with this one.
@@ -220,19 +220,20 @@ def private_score(
     >>> found = private_score(model, X[5000:], y[5000:], 1.0, random_state=0)
     >>> score = found.scores["accuracy"]
     >>> f"{score.estimate:.3f}, {score.lower:.3f} to {score.upper:.3f}"
-    '0.794, 0.782 to 0.806'
+    '0.797, 0.786 to 0.809'
     """
     require(0 < level < 1, "level", level, "a float in (0, 1), such as 0.95")
     require_count(n_bins, "n_bins")
     require_positive(log_loss_bound, "log_loss_bound")
-    check_consistent_length(X, y)
-    targets, n_samples = np.asarray(y), len(np.asarray(y))
+    targets = column_or_1d(y)
+    check_consistent_length(X, targets)
     names = _known_scores(model, scores)
-    classes = tuple(model.classes_) if is_classifier(model) else ()
-    limits = (-log_loss_bound, 0.0)
-    if not classes:
-        own = getattr(last_step(model), "target_bounds", None)
-        limits = pair_of_bounds(own if target_bounds is None else target_bounds, "target_bounds")
+    classes = tuple(np.asarray(model.classes_).tolist()) if is_classifier(model) else ()
+    if target_bounds is None:
+        target_bounds = getattr(last_step(model), "target_bounds", None)
+    limits = (-log_loss_bound, 0.0) if classes else pair_of_bounds(target_bounds, "target_bounds")
+    width, n_samples = limits[1] - limits[0], len(targets)
+    require(1e-100 <= width <= 1e100, "width of bounds", width, "a size between 1e-100 and 1e100")
     parts = _parts(names, len(classes), n_bins, limits, Neighboring(neighboring))
     total = sum(part.importance for part in parts.values())
     weights = {k: math.sqrt(p.importance / total) / p.sensitivity for k, p in parts.items()}
@@ -249,8 +250,15 @@ def private_score(
     )
 
     def release(gate: Gate) -> Array:
-        found = _predictions(model, X, parts)
-        check_consistent_length(found.predict(X), targets)
+        # A model whose predictions are made once.
+        predicted = np.asarray(model.predict(X))
+        found = SimpleNamespace(
+            predict=lambda X: predicted, classes_=np.asarray(getattr(model, "classes_", ()))
+        )
+        if not parts.keys().isdisjoint({"log_loss", "calibration"}):
+            chances = np.asarray(model.predict_proba(X))
+            found.predict_proba = lambda X: chances
+        check_consistent_length(predicted, targets)
         sums = [weights[k] * _sums(k, part, found, targets) for k, part in parts.items()]
         return gate.release(STATISTICS, np.concatenate(sums))
 
@@ -317,9 +325,10 @@ def _parts(
     width = limits[1] - limits[0]
     counts = math.sqrt(2.0) if neighboring is Neighboring.REPLACE_ONE else 1.0
 
+    factor = neighboring.target_moments_factor
+
     def moments(name: str, low: float, high: float, effect: float, of_rows: Any = None) -> _Part:
         of_rows = of_rows or partial(scores_of_rows, name=name, limits=limits)
-        factor = neighboring.target_moments_factor
         return _Part((2,), factor, factor * effect, RowScore(name, of_rows, low, high, width))
 
     made = {
@@ -334,18 +343,6 @@ def _parts(
     }
     of_scores = _OF_CLASSES if n_classes else _OF_NUMBERS
     return {part: made[part] for name in names for part in of_scores[name]}
-
-
-def _predictions(model: Any, X: Any, parts: dict[str, _Part]) -> Any:
-    """What a model predicts, made once, as a model."""
-    predicted, found = np.asarray(model.predict(X)), SimpleNamespace()
-    found.predict = lambda X: predicted
-    if not parts.keys().isdisjoint({"log_loss", "calibration"}):
-        chances = np.asarray(model.predict_proba(X))
-        found.predict_proba = lambda X: chances
-    if not parts.keys().isdisjoint(_OF_CLASSES):
-        found.classes_ = np.asarray(model.classes_)
-    return found
 
 
 def _with_interval(

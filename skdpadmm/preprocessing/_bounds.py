@@ -320,10 +320,7 @@ def _groupings(levels: Array, noise_std: float) -> Iterator[tuple[Array, float, 
     """Counts of groups of bins from negative to positive, their noise, and edges of magnitudes."""
     for size, weight in _LEVELS:
         last = len(_EDGES[::size]) - 1
-        (negative, zero, positive), levels = (
-            np.split(levels[: 2 * last + 1], [last, last + 1]),
-            levels[2 * last + 1 :],
-        )
+        negative, zero, positive, levels = np.split(levels, [last, last + 1, 2 * last + 1])
         for merged in _MERGED:
             sides = [side.reshape(-1, merged).sum(axis=1) for side in (negative, positive)]
             edges = _EDGES[:: size * merged].copy()

@@ -232,6 +232,7 @@ def test_scores_of_a_ridge_take_its_own_bounds():
         (Numbers(), {}, "^Got target_bounds=None, expected two finite numbers"),
         (Numbers(), {"target_bounds": (1, 0)}, r"^Got target_bounds=\(1, 0\)"),
         (Chances(), {"log_loss_bound": math.inf}, "^Got log_loss_bound=inf"),
+        (Numbers(), {"target_bounds": (0.0, 1e200)}, "^Got width of bounds=1e"),
         (Chances(), {"n_bins": 0}, "^Got n_bins=0"),
         (Chances(), {"level": 95}, "^Got level=95"),
         (Chances(), {"delta": 0.0}, "^Got delta=0"),
