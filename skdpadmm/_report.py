@@ -29,6 +29,10 @@ from skdpadmm.privacy.claims import SAME_ROWS
 from skdpadmm.protocol import MODEL, WEAK, Budget, Plan, Release, Signal
 from skdpadmm.records import Coordinates
 
+NOT_CERTIFIED = (
+    "Noise is sampled in floating point: not certified against attacks on its last bits."
+)
+
 
 def fit_report(
     estimator: Any, plan: Plan, *, simulated: bool, labels: tuple[Any, ...] = (), who: str = ""
@@ -184,7 +188,7 @@ def assumptions_of(plan: Plan, coordinates: Coordinates, sampler: str) -> Iterat
     # Noise that is added to what is not on its grid is not certified by a sampler alone.
     hidden = any(r.door == "path_noise" and r.is_hidden for r in plan.releases)
     if sampler == "floating-point" or hidden:
-        yield "Noise is sampled in floating point: not certified against attacks on its last bits."
+        yield NOT_CERTIFIED
 
 
 def weak_delta(budget: Budget, n_samples: int, unit: str = "record") -> Iterator[str]:

@@ -254,6 +254,17 @@ def test_an_accountant_of_ones_own_states_a_guarantee_that_holds():
         names["model"].set_params(neighboring="replace_one").plan(1_000, 3)
 
 
+def test_private_bounds_and_scores_are_what_the_guide_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    first, second, third = blocks("releases")
+    for code, shown in zip((first, second), blocks("releases", "text"), strict=True):
+        assert run(code, names).startswith(shown.removesuffix("..."))
+    run(third, names)
+    ((code, text),) = claims(third)
+    assert f"{eval(code, names):.2f}" == text
+
+
 def test_a_category_that_is_left_out_is_the_reference():
     (shown,) = blocks("tables", "text")
     assert run("\n".join(blocks("tables")), {}).strip() == shown

@@ -25,6 +25,7 @@ from skdpadmm._pipelines import (
     require_plan,
     with_parameters,
 )
+from skdpadmm._row_scores import RowScore, row_score
 from skdpadmm._search_cost import claim_of, common_relation, covers, plan_fits
 from skdpadmm.algorithms import stream_algorithm
 from skdpadmm.exceptions import PrivacyWarning
@@ -111,7 +112,7 @@ class SearchPlan(Document):
     fit_guarantee: Guarantee
     score_guarantee: Guarantee
     score_std: float
-    score: _trials.RowScore | None
+    score: RowScore | None
     selection: Guarantee
     refit_epsilon: float | None
     refit_guarantee: Guarantee | None
@@ -199,7 +200,7 @@ def plan_search(
     score, n_train, n_validation = None, n_samples, 0
     train: Any = slice(None)
     if search.public_validation is None:
-        score = _trials.row_score(search.scoring, last_step(search.estimator), search.score_bounds)
+        score = row_score(search.scoring, last_step(search.estimator), search.score_bounds)
         train, validation = _trials.split_rows(search.cv, np.zeros(n_samples))
         n_train, n_validation = len(train), len(validation)
     else:

@@ -12,7 +12,15 @@ neighbouring, so the guarantee of the next estimator covers the whole pipeline.
 
 from __future__ import annotations
 
+from ._bounds import PrivateBounds, private_bounds
 from ._table import PublicTableTransformer, Range
 from ._transformers import BoundedScaler, RowNormClipper
 
-__all__ = ["BoundedScaler", "PublicTableTransformer", "Range", "RowNormClipper"]
+__all__ = [
+    "BoundedScaler",
+    "PrivateBounds",
+    "PublicTableTransformer",
+    "Range",
+    "RowNormClipper",
+    "private_bounds",
+]

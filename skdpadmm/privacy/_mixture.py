@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from skdpadmm import _numbers as numbers
 from skdpadmm._numbers import require
 from skdpadmm.privacy._gaussian import GaussianDP, gaussian_deltas
-from skdpadmm.privacy._guarantee import Guarantee
+from skdpadmm.privacy._guarantee import Guarantee, NonPrivate
 
 # Rare numbers of rounds share one component, the worst among them. What that adds to delta is at
 # most this part of delta for few rounds, and at most this probability for many rounds.
@@ -119,6 +119,9 @@ class Mixture(Guarantee, kind="mixture"):
     def describe(self) -> str:
         if len(self.components) > 3:
             return f"mixture of {len(self.components)} guarantees"
+        if len(self.components) == 2 and isinstance(self.components[1], NonPrivate):
+            rare = numbers.round_up(self.weights[1])
+            return f"{self.components[0].describe()} but for a probability of {rare}"
         return "mixture of " + ", ".join(component.describe() for component in self.components)
 
 

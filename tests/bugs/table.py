@@ -1225,6 +1225,30 @@ def ones_as_units(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_generalized_l1.np, "frexp", lambda x: (frexp(x)[0], np.zeros_like(frexp(x)[1])))
 
 
+# Releases beside a fit.
+
+
+@replaces("skdpadmm.preprocessing._bounds", "_counts")
+def missing_and_zero(counts: Any, values: Any) -> Any:
+    """Missing entries that count as 0 as well."""
+    counted = counts(values)
+    zeros = counts(np.zeros(int(counted[0])))
+    return counted + zeros if counted[0] else counted
+
+
+@replaces(Gate, "release")
+def exact_categories(release: Any, gate: Any, name: Any, value: Any) -> Any:
+    """No noise, where it is forgotten."""
+    release(gate, name, value)
+    return value
+
+
+@replaces("skdpadmm.metrics", "_parts")
+def counted_once(parts: Any, *facts: Any) -> Any:
+    """Cells of the confusion matrix as under zero-out, whatever the relation."""
+    return parts(*facts[:-1], Neighboring.ZERO_OUT)
+
+
 @dataclass(frozen=True)
 class TheoremBug:
     """One bug, and the test that has to fail with it: its name and its arguments."""
@@ -1250,6 +1274,8 @@ CANCELS = f"{PAIRS}.test_noise_of_pairs_cancels_exactly_has_the_planned_law_and_
 SHAMIR = "tests.secret_sharing.test_shamir"
 SHARED = "tests.algorithms.test_shared_sums"
 JOINS = "tests.interface.test_late_joiners"
+BOUNDS = "tests.releases.test_private_bounds"
+SCORES = "tests.releases.test_private_score"
 
 CORRELATED = "tests.divergence.test_correlated_noise"
 
@@ -1382,5 +1408,29 @@ THEOREM_BUGS = [
                f"{JOINS}.test_noise_of_a_newcomer_is_as_planned_and_fresh", ("gaussian",)),
     TheoremBug("a newcomer whose rows move where it begins", a_start_from_rows,
                f"{JOINS}.test_turns_are_those_of_the_docstring", (True, "record", 0)),
+    TheoremBug("half the sensitivity of histograms", setting("skdpadmm.preprocessing._bounds._SQUARED", 1.25 / 4),
+               f"{BOUNDS}.test_no_entry_changes_counts_by_more_than_planned_and_some_by_as_much",
+               ("replace_one", pytest.MonkeyPatch)),
+    TheoremBug("missing entries in two bins", missing_and_zero,
+               f"{BOUNDS}.test_no_entry_changes_counts_by_more_than_planned_and_some_by_as_much",
+               ("zero_out", pytest.MonkeyPatch)),
+    TheoremBug("a threshold of categories without a delta", setting("skdpadmm.preprocessing._bounds.ndtri", lambda _: -1.0),
+               f"{BOUNDS}.test_which_categories_are_listed_keeps_the_budget_exactly", (1.0, "replace_one")),
+    TheoremBug("a delta of categories that is spent twice", setting("skdpadmm._statistics.Mixture", lambda weights, both: both[0]),
+               f"{BOUNDS}.test_which_categories_are_listed_keeps_the_budget_exactly", (1.0, "zero_out")),
+    TheoremBug("categories by their exact counts", exact_categories,
+               f"{BOUNDS}.test_a_category_at_the_threshold_is_listed_half_of_the_time"),
+    TheoremBug("half the sensitivity of mean scores", setting("skdpadmm.privacy.Neighboring.target_moments_factor", 1.0),
+               f"{SCORES}.test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much",
+               ("replace_one", 2, pytest.MonkeyPatch)),
+    TheoremBug("cells of replaced rows counted once", counted_once,
+               f"{SCORES}.test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much",
+               ("replace_one", 3, pytest.MonkeyPatch)),
+    TheoremBug("squares that are not free", setting("skdpadmm.metrics._SQUARES", 4.0),
+               f"{SCORES}.test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much",
+               ("replace_one", 2, pytest.MonkeyPatch)),
+    TheoremBug("scores of rows that are not clipped", setting("skdpadmm._row_scores.RowScore.clipped", lambda score, *rows: score.of_rows(*rows)),
+               f"{SCORES}.test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much",
+               ("replace_one", 0, pytest.MonkeyPatch)),
 ]
 # fmt: on

@@ -34,9 +34,9 @@ from sklearn.preprocessing import (
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedLogisticRegression, DPFedRidge
 from skdpadmm._pipelines import acts_by_row, last_step, public_name
+from skdpadmm._row_scores import row_score
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
-from skdpadmm.model_selection._trials import row_score
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, Range, RowNormClipper
 from skdpadmm.privacy import (

@@ -1,0 +1,255 @@
+"""Private scores: the joint sensitivity of their vector, and what is computed from it."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn import metrics
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.calibration import calibration_curve
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm.ledger import PrivacyLedger
+from skdpadmm.metrics import private_score
+from skdpadmm.privacy import gaussian_mu
+from tests.releases.conftest import largest_change, recording
+
+RELATIONS = ["replace_one", "zero_out"]
+
+
+class Chances(ClassifierMixin, BaseEstimator):
+    """A classifier whose probabilities are its rows, whatever they are."""
+
+    def __init__(self, n_classes=2):
+        self.n_classes = n_classes
+
+    def predict_proba(self, X):
+        return np.asarray(X, dtype=float)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    @property
+    def classes_(self):
+        return np.array(["a", "b", "c"])[: self.n_classes]
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+class Numbers(RegressorMixin, BaseEstimator):
+    """A regressor whose predictions are its rows."""
+
+    def predict(self, X):
+        return np.asarray(X, dtype=float)[:, 0]
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+EXTREME_CHANCES = [
+    *([1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.1, 0.9], [1e-300, 1.0], [2.0, -1.0]),
+    *([math.nan, math.nan], [math.inf, 0.0], [1e308, 1e308]),
+]
+EXTREME_NUMBERS = [0.0, 1.0, -1.0, 0.3, 4.0, -4.0, 1e308, -1e308, math.inf, -math.inf, math.nan]
+
+
+def contributions(neighboring, patch, n_classes):
+    """What each extreme row adds to the vector, and its planned sensitivity."""
+    seen = recording(patch)
+    if n_classes:
+        # Labels that the model does not know too.
+        cases = [([*x, *[0.0] * (n_classes - 2)], y) for x in EXTREME_CHANCES for y in "abcx"]
+        model, base, options = Chances(n_classes), ([1.0] + [0.0] * (n_classes - 1), "a"), {}
+    else:
+        cases = [([x], y) for x in EXTREME_NUMBERS for y in EXTREME_NUMBERS]
+        model, base, options = Numbers(), ([0.5], 0.25), {"target_bounds": (-4.0, 4.0)}
+    options |= {"neighboring": neighboring}
+    private_score(model, np.array([base[0]]), np.array([base[1]]), 1.0, **options)
+    alone, rows = seen.value, []
+    for x, y in cases:
+        X, labels = np.array([base[0], x], dtype=float), np.array([base[1], y])
+        private_score(model, X, labels, 1.0, **options)
+        rows.append(seen.value - alone)
+    return rows, seen.plan.releases[0].sensitivities[0]
+
+
+@pytest.mark.parametrize("neighboring", RELATIONS)
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much(
+    neighboring, n_classes, monkeypatch: pytest.MonkeyPatch
+):
+    rows, sensitivity = contributions(neighboring, monkeypatch, n_classes)
+    assert largest_change(rows, neighboring) <= sensitivity
+    # For a regressor no row has the largest moments of errors and of the target under zero-out.
+    least = 0.999 if n_classes or neighboring == "replace_one" else 0.7
+    assert largest_change(rows, neighboring) >= least * sensitivity
+
+
+def test_the_noise_is_planned_for_the_sensitivity(monkeypatch: pytest.MonkeyPatch):
+    seen = recording(monkeypatch)
+    private_score(Numbers(), np.zeros((500, 1)), np.zeros(500), 2.0, target_bounds=(-1, 1))
+    (release,) = seen.plan.releases
+    noise_std = release.sensitivities[0] / gaussian_mu(2.0, 1e-5)
+    assert noise_std < release.noise_std < noise_std * (1 + 1e-11)
+    assert release.shape == seen.value.shape == (6,)
+
+
+def binary(n=3000):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    return X, np.where(X[:, 0] + rng.normal(size=n) > 0.7, "yes", "no")
+
+
+def test_without_noise_scores_of_two_classes_are_those_of_scikit_learn():
+    X, y = binary()
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    found = private_score(model, X, y, math.inf, log_loss_bound=30.0)
+    predicted, chances = model.predict(X), model.predict_proba(X)
+    exact = {
+        "accuracy": metrics.accuracy_score(y, predicted),
+        "balanced_accuracy": metrics.balanced_accuracy_score(y, predicted),
+        "log_loss": metrics.log_loss(y, chances),
+    }
+    estimates = {name: score.estimate for name, score in found.scores.items()}
+    assert estimates == pytest.approx(exact, rel=1e-12)
+    np.testing.assert_allclose(found.confusion_matrix, metrics.confusion_matrix(y, predicted))
+    shares, _ = calibration_curve(y == "yes", chances[:, 1], n_bins=10)
+    seen = found.calibration[:, 2] > 0
+    np.testing.assert_allclose(found.calibration[seen, 3], shares)
+    assert found.calibration[:, 2].sum() == len(y)
+    assert not found.privacy_.simulation
+    assert "not private" in repr(found)
+
+
+def test_without_noise_scores_of_many_classes_are_those_of_scikit_learn():
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    model = LogisticRegression().fit(X[:900], y[:900])
+    # A class without rows does not count, and rare rows have a probability of almost 0.
+    kept = y[900:] != 3
+    X, y = X[900:][kept], y[900:][kept]
+    found = private_score(model, X, y, math.inf, log_loss_bound=700.0)
+    predicted = model.predict(X)
+    with pytest.warns(match="y_pred contains classes not in y_true"):
+        balanced = metrics.balanced_accuracy_score(y, predicted)
+    assert found.scores["balanced_accuracy"].estimate == pytest.approx(balanced, rel=1e-12)
+    log_loss = metrics.log_loss(y, model.predict_proba(X), labels=range(10))
+    assert found.scores["log_loss"].estimate == pytest.approx(log_loss, rel=1e-10)
+    matrix = metrics.confusion_matrix(y, predicted, labels=range(10))
+    np.testing.assert_allclose(found.confusion_matrix, matrix)
+
+
+def test_without_noise_scores_of_numbers_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    y = X @ [1.0, 2.0] + rng.standard_cauchy(2000) + 3
+    model = Ridge().fit(X, y)
+    found = private_score(model, X, y, math.inf, target_bounds=(-5.0, 12.0)).scores
+    pair = np.clip(y, -5, 12), np.clip(model.predict(X), -5, 12)
+    exact = {
+        "r2": metrics.r2_score(*pair),
+        "mean_squared_error": metrics.mean_squared_error(*pair),
+        "mean_absolute_error": metrics.mean_absolute_error(*pair),
+    }
+    assert {k: s.estimate for k, s in found.items()} == pytest.approx(exact, rel=1e-11)
+
+
+def test_the_log_loss_of_a_row_is_clipped():
+    X = np.array([[1.0, 0.0], [1.0, 0.0], [0.2, 0.8], [0.2, 0.8]])
+    found = private_score(
+        Chances(), X, np.array(["a", "b", "b", "x"]), math.inf, log_loss_bound=2.0
+    )
+    assert found.scores["log_loss"].estimate == pytest.approx((0 + 2 - math.log(0.8) + 2) / 4)
+    assert found.scores["accuracy"].estimate == 0.5
+    np.testing.assert_allclose(found.confusion_matrix, [[1, 0], [1, 1]])
+
+
+def test_intervals_hold_the_score_of_the_population():
+    X, y = binary(40_000)
+    model = LogisticRegression().fit(X[:2000], y[:2000])
+    truth = private_score(model, X, y, math.inf).scores
+    rng, held = np.random.default_rng(1), []
+    for seed in range(150):
+        rows = rng.choice(len(y), 2000)
+        found = private_score(model, X[rows], y[rows], 0.5, random_state=seed).scores
+        held.append([s.lower <= truth[name].estimate <= s.upper for name, s in found.items()])
+    assert np.all(np.mean(held, axis=0) >= 0.9)
+    # And those of fewer scores are shorter.
+    alone = private_score(model, X, y, 0.1, scores=["accuracy"]).scores
+    assert list(alone) == ["accuracy"]
+    whole = private_score(model, X, y, 0.1).scores["accuracy"]
+    assert alone["accuracy"].noise_std < 0.6 * whole.noise_std
+
+
+def test_what_noise_hides_is_nan():
+    X, y = binary(60)
+    model = LogisticRegression().fit(X, y)
+    found = private_score(model, X, y, 0.05, random_state=0)
+    assert math.isnan(found.scores["balanced_accuracy"].estimate)
+    assert np.isnan(found.calibration[:, 3]).all()
+    score = private_score(Numbers(), X, X[:, 0], 0.01, target_bounds=(-4, 4), random_state=0)
+    assert math.isnan(score.scores["r2"].lower)
+
+
+def test_a_fit_and_its_score_add_up_unless_the_rows_are_others(tmp_path):
+    X, y = binary()
+    path = str(tmp_path / "study.db")
+    public = {"classes": ["no", "yes"], "feature_bounds": (-4, 4)}
+    model = DPAdmmLogisticRegression(ledger=f"{path}::train", **public).fit(X[:2000], y[:2000])
+    found = private_score(model, X[:2000], y[:2000], 1.0, ledger=f"{path}::train")
+    both = math.hypot(*[gaussian_mu(1.0, 1e-5)] * 2)
+    assert PrivacyLedger(f"{path}::train").guarantee().mu == pytest.approx(both)
+    private_score(model, X[2000:], y[2000:], 1.0, ledger=f"{path}::test")
+    PrivacyLedger(path).limit(2.0, 1e-5, disjoint=True)
+    assert PrivacyLedger(path).guarantee().mu == pytest.approx(both)
+    assert found.privacy_.epsilon() == 1.0
+    assert any("guarantee is counted beside this one" in a for a in found.privacy_.assumptions)
+
+
+def test_scores_of_a_ridge_take_its_own_bounds():
+    X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
+    y = X @ [1.0, -1.0]
+    model = DPAdmmRidge(feature_bounds=(-1, 1), target_bounds=(-2, 2), epsilon=3.0).fit(X, y)
+    found = private_score(model, X, y, 3.0)
+    assert found.scores["r2"].estimate > 0.8
+    assert "mean_squared_error" in repr(found)
+    assert "<table>" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (Chances(), {"scores": ["roc_auc"]}, "AUC is a mean over pairs"),
+        (Chances(), {"scores": []}, r"^Got scores=\[\], expected some of"),
+        (Chances(), {"scores": "accuracy"}, "^Got scores='accuracy', expected some of"),
+        (Numbers(), {"scores": ["accuracy"]}, r"expected some of \['r2'"),
+        (Numbers(), {}, "^Got target_bounds=None, expected two finite numbers"),
+        (Numbers(), {"target_bounds": (1, 0)}, r"^Got target_bounds=\(1, 0\)"),
+        (Chances(), {"log_loss_bound": math.inf}, "^Got log_loss_bound=inf"),
+        (Numbers(), {"target_bounds": (0.0, 1e200)}, "^Got width of bounds=1e"),
+        (Chances(), {"n_bins": 0}, "^Got n_bins=0"),
+        (Chances(), {"level": 95}, "^Got level=95"),
+        (Chances(), {"delta": 0.0}, "^Got delta=0"),
+    ],
+)
+def test_what_has_no_sensitivity_is_refused_before_the_ledger_counts_it(
+    model, options, message, tmp_path
+):
+    path = tmp_path / "study.db"
+    X, y = np.full((4, 2), 0.5), np.array(["a"] * 4) if isinstance(model, Chances) else np.ones(4)
+    with pytest.raises(ValueError, match=message):
+        private_score(model, X, y, 1.0, ledger=str(path), **options)
+    assert not path.exists()
+
+
+def test_a_model_without_probabilities_has_no_log_loss():
+    X, y = binary()
+    found = private_score(LinearSVC().fit(X, y), X, y, 1.0)
+    assert list(found.scores) == ["accuracy", "balanced_accuracy"]
+    assert found.calibration is None
