@@ -70,8 +70,8 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
 
 @pytest.mark.parametrize("row", ["intervals", "intervals-persons-conditioned"])
 def test_clips_that_bind_keep_each_release_within_its_sensitivity(row, monkeypatch):
-    monkeypatch.setattr(_inference, "LEAST_OPENING", 0.1)
-    monkeypatch.setattr(_inference, "NOISE", 0.0)
+    for name, value in (("LEAST_OPENING", 0.1), ("NOISE", 0.0), ("LEAST_CLEARANCE", 0.0)):
+        monkeypatch.setattr(_inference, name, value)
     replay_within_sensitivity(BY_ID[row])
 
 
@@ -147,6 +147,40 @@ def test_a_column_without_variance_has_no_interval_and_the_others_have():
     assert found.known[:3].tolist() == [True, True, False]
     assert np.isinf(found.interval()[2]).all()
     assert "noise hides" in repr(found)
+
+
+def test_intervals_of_a_rare_class_hold_the_truth():
+    errors, truth = [], [1.0, -0.5, -4.0]
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (50_000, 2))
+        y = (X @ truth[:2] + truth[2] + rng.logistic(size=50_000) > 0).astype(int)
+        model = DPAdmmLogisticRegression(
+            C=1e6, epsilon=1.0, classes=[0, 1], intervals=True, random_state=seed, **BOUNDS
+        )
+        found = model.fit(X, y).inference_
+        assert found.known.all()
+        errors.append((found.estimate - truth) / found.std_error)
+    # 18 of about normal errors.
+    assert np.abs(errors).max() < 3.5
+
+
+def test_a_rare_category_far_from_the_fit_has_no_interval_and_the_others_have():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 2))
+    X[:, 0] = np.where(rng.random(20_000) < 0.003, 1.0, -1.0)
+    y = X @ [1.0, -0.5] + 0.5 * rng.normal(size=20_000)
+    model = DPAdmmRidge(epsilon=3.0, intervals=True, random_state=0, **RIDGE)
+    assert model.fit(X, y).inference_.known.all()
+    assert model.set_params(alpha=100.0).fit(X, y).inference_.known.tolist() == [False, True, False]
+
+
+def test_a_huber_fit_far_from_its_optimum_has_no_intervals():
+    X, scores, rng = table(20_000)
+    y = scores + 0.1 * rng.normal(size=20_000)
+    model = DPAdmmHuberRegressor(epsilon=3.0, intervals=True, random_state=0, **RIDGE)
+    assert model.fit(X, y).inference_.known.all()
+    assert not model.set_params(alpha=1e6).fit(X, y).inference_.known.any()
 
 
 def test_eigenvalues_within_the_noise_of_as_many_directions_are_hidden():
