@@ -231,9 +231,10 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
     loading, total = np.square(basis), np.square(basis).sum(axis=1)
     known = loading[:, is_noise].sum(axis=1) <= LARGEST_LOADING * total
     step_std = np.sqrt(np.einsum("ij,jk,ik->i", basis, covariance, basis))
-    # Columns have ends of -1 and 1, and gradients are as long as the inverse of H says.
+    # Columns have ends of -1 and 1, and gradients are as long as H and the bound of rows say.
+    reach = np.minimum(2 * np.sqrt(total), longest / math.sqrt(max(float(values[0]), least)))
     excess = np.maximum(np.abs(basis @ gradient) - step_std, 0.0)
-    known &= 4 * loss.smoothness * excess * np.sqrt(total) <= LARGEST_CHANGE * clip
+    known &= (2 * excess * reach <= LARGEST_CHANGE * clip) | (not loss.is_of_residual)
     moved = math.sqrt(float(rows.loading @ np.square(step)))
     is_near = not is_private or moved <= LARGEST_STEP * getattr(loss, "threshold", 2.0)
     return replace(

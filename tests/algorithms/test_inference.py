@@ -75,6 +75,35 @@ def test_clips_that_bind_keep_each_release_within_its_sensitivity(row, monkeypat
     replay_within_sensitivity(BY_ID[row])
 
 
+def test_terms_are_within_their_bounds_whatever_a_model_and_a_loss_say():
+    class Steep(LogisticLoss):
+        smoothness, lipschitz = 0.25, 1.0
+
+        def curvature(self, scores, target):
+            return np.full(len(scores), 1e300)
+
+    X = np.array([[1.0, 0.0], [-1.0, 1.0], [1e-320, -1.0]])
+    rows = Rows(X, coordinates_of(2, True))
+    problem = Problem(rows=rows, target=np.array([1.0, -1.0, 1.0]), engine=Engine())
+    for theta in (np.full((3, 1), 1e308), np.full((3, 1), np.inf), np.array([[np.inf], [0], [1]])):
+        with np.errstate(all="ignore"):
+            for loss in (Steep(), LogisticLoss(), SquaredLoss()):
+                found = curvature_at(loss, 0.7, problem)(theta)
+                assert np.linalg.norm(found) <= 3 * loss.smoothness * 0.7**2 * (1 + 1e-12)
+                found = gradients_at(loss, 0.7, 0.4, problem)(theta, np.eye(3))
+                assert np.linalg.norm(found[:3]) <= 3 * 0.4 * (1 + 1e-12)
+                assert np.linalg.norm(found[3:]) <= 3 * 0.4**2 * (1 + 1e-12)
+
+
+def test_sensitivities_allow_for_rounding_where_bounds_are_far_from_zero():
+    far = {"feature_bounds": (1e9, 1e9 + 1.0), "target_bounds": (-4.0, 4.0)}
+    facts = DPAdmmRidge(intervals=True, **far).plan(n_samples=500, n_features=2).facts
+    assert facts.working_rounding > 1.001
+    found = [release.sensitivities[0] for release in facts.inference.releases]
+    plain = [math.sqrt(2) / 500, 2 / 500, math.sqrt(2) / 500]
+    np.testing.assert_allclose(found, np.array(plain) * facts.working_rounding, rtol=1e-10)
+
+
 def test_a_triangle_has_the_norm_of_its_matrix():
     matrix = symmetric(np.arange(6.0), 3)
     assert np.linalg.norm(flat(matrix)) == pytest.approx(np.linalg.norm(matrix))
@@ -165,6 +194,17 @@ def test_intervals_of_a_rare_class_hold_the_truth():
     assert np.abs(errors).max() < 3.5
 
 
+def test_errors_allow_for_noise_in_the_curvature_where_the_step_is_long():
+    errors = []
+    for seed in range(8):
+        X = np.random.default_rng(seed).uniform(-1, 1, (3000, 2))
+        # The penalty leaves next to nothing of coefficients that one step has to find.
+        model = DPAdmmRidge(epsilon=3.0, intervals=True, random_state=seed, **RIDGE)
+        found = model.set_params(alpha=1e7).fit(X, X @ [2.0, -2.0]).inference_
+        errors.append((found.estimate[:2] - [2.0, -2.0]) / np.sqrt(np.diag(found.covariance)[:2]))
+    assert np.abs(errors).max() < 3.0
+
+
 def test_a_rare_category_far_from_the_fit_has_no_interval_and_the_others_have():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 2))
@@ -175,12 +215,17 @@ def test_a_rare_category_far_from_the_fit_has_no_interval_and_the_others_have():
     assert model.set_params(alpha=100.0).fit(X, y).inference_.known.tolist() == [False, True, False]
 
 
-def test_a_huber_fit_far_from_its_optimum_has_no_intervals():
+def test_a_fit_far_from_its_optimum_has_no_intervals_where_its_loss_is_no_square():
     X, scores, rng = table(20_000)
     y = scores + 0.1 * rng.normal(size=20_000)
-    model = DPAdmmHuberRegressor(epsilon=3.0, intervals=True, random_state=0, **RIDGE)
-    assert model.fit(X, y).inference_.known.all()
-    assert not model.set_params(alpha=1e6).fit(X, y).inference_.known.any()
+    of_all = {"epsilon": 3.0, "intervals": True, "random_state": 0}
+    huber = DPAdmmHuberRegressor(**of_all, **RIDGE)
+    logistic = DPAdmmLogisticRegression(C=1e6, classes=[0, 1], **of_all, **BOUNDS)
+    assert huber.fit(X, y).inference_.known.all()
+    assert not huber.set_params(alpha=1e6).fit(X, y).inference_.known.any()
+    y = (2 * scores + rng.logistic(size=20_000) > 0).astype(int)
+    assert logistic.fit(X, y).inference_.known.all()
+    assert not logistic.set_params(C=1e-5).fit(X, y).inference_.known.any()
 
 
 def test_eigenvalues_within_the_noise_of_as_many_directions_are_hidden():
