@@ -24,7 +24,7 @@ from skdpadmm._numbers import require
 __all__ = ["CoefficientInference", "summary"]
 
 Array = NDArray[np.float64]
-HIDDEN = "none: noise hides the variance that it rests on"
+HIDDEN = "none: noise hides the variance that it rests on, or the step was too long"
 NOT_PLANNED = "none: the fit was without intervals=True"
 ASSUMED = (
     "The rows are a random sample of a population; the linear model need not be right.",

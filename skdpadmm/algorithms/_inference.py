@@ -62,16 +62,29 @@ EDGES, LEAST_SQUARE = {True: 0.2, False: 0.06}, 4.0
 # Gradients are clipped where noise is so much of the sampling error, but not below so many times
 # the usual one.
 NOISE, LEAST_OPENING = 0.6, 5.0
+# Nor below so many times that of a usual row with the slope of a misclassified one: rare classes
+# have so little curvature that these are long.
+LEAST_CLEARANCE = 2.0
 # Eigenvalues of H below so many ends of the spectrum of noise say nothing.
 DETECTED = 3.5
 # A coefficient has no interval if more of its variance is in such directions,
 LARGEST_LOADING = 0.01
-# or if the loss is no square, and the step changes scores by more in root mean square.
-LARGEST_STEP = 0.3
+# or if the loss is no square, and the step changes scores by more in root mean square, in units of
+# Huber's threshold, or of two log-odds.
+LARGEST_STEP = 0.15
+# A coefficient has none either if what exceeds a standard error of its step changes the gradient
+# of a record, from one end of the column to the other, by more of the clip bound. Where few records
+# are at one end, such as those of a rare category, the clip would stop the step halfway.
+LARGEST_CHANGE = 0.5
 
 
 def share_of_fit(budget: Budget) -> Budget:
     """What the releases at the model leave of a budget."""
+    if budget.is_pure:
+        raise ValueError(
+            "Got intervals=True with delta=0, expected delta > 0: their noise is Gaussian. Pass a"
+            " delta, or leave intervals out."
+        )
     return budget.part(1 - sum(SHARES.values()))
 
 
@@ -173,46 +186,50 @@ def clipped_to(norm: float, vectors: Array) -> Array:
     return clip_vectors(vectors[:, :, None], np.full(len(vectors), norm))[:, :, 0]
 
 
-def clips(facts: Facts, planned: Inference, rows: Rows, edge: float) -> tuple[float, float]:
-    """Bounds of the norms of rows and of gradients: public, as the basis and units are."""
-    row_norm, d = rows.coordinates.row_norm, facts.n_parameters
+def longest_of(facts: Facts, rows: Rows, edge: float) -> float:
+    """The bound of the norm of rows: public, as the basis and units are."""
+    row_norm, typical = rows.coordinates.row_norm, LEAST_SQUARE * rows.typical_norm**2
     most = row_norm**2 / (1.0 if rows.basis is None else float(rows.basis.eigenvalues.min()))
     # Curvatures of usual weights are smaller, and gradients longer in a basis in which they are 1.
     usual = EDGES[facts.loss.is_of_residual] / facts.spread
-    longest = math.sqrt(min(most, max(LEAST_SQUARE * rows.typical_norm**2, usual / edge)))
+    return math.sqrt(min(most, max(typical, usual / edge)))
+
+
+def clip_of(facts: Facts, rows: Rows, basis: Array) -> float:
+    """The bound of the norm of gradients, in a released basis."""
+    assert facts.inference is not None
     slope = RESIDUAL * rows.coordinates.target_unit if facts.loss.is_of_residual else 1.0
-    return longest, planned.opening * slope * math.sqrt(d * facts.spread)
+    usual = math.sqrt(float(rows.loading @ np.square(basis).sum(axis=1)))
+    opened = facts.inference.opening * math.sqrt(len(basis) * facts.spread)
+    return slope * max(opened, LEAST_CLEARANCE * usual)
 
 
 def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> Solution:
     """The solution with one debiased step from it."""
     facts, loss, rows = plan.facts, plan.facts.loss, problem.rows
-    d, n, planned = facts.n_parameters, facts.n_samples, facts.inference
+    d, n, is_private = facts.n_parameters, facts.n_samples, plan.budget.is_private
     theta = rows.from_coordinates(solution.parameters)
-    noise = {} if planned is None else {r.name: r.noise_std for r in planned.releases}
+    noise = {release.name: release.noise_std for release in facts.preparations}
     # Where the spectrum of noise ends, in units of the bound of a term (Wigner's semicircle).
     edge = math.sqrt(2 * d) * noise.get(CURVATURE, 0.0)
-    longest, clip = math.inf, math.inf
-    if planned is not None:
-        longest, clip = clips(facts, planned, rows, edge)
-    bounds = {CURVATURE: loss.smoothness * longest**2, GRADIENT: clip, SQUARES: clip**2}
+    longest = longest_of(facts, rows, edge) if is_private else math.inf
 
-    def mean(name: str, total: Array) -> tuple[Array, float]:
+    def mean(name: str, total: Array, bound: float) -> tuple[Array, float]:
         """The mean, released where there is a budget, and the noise of an entry."""
-        if planned is None:
+        if not is_private:
             return total / n, 0.0
-        value = gate.release(name, total / (n * bounds[name]))
-        return bounds[name] * value, bounds[name] * noise[name]
+        return bound * gate.release(name, total / (n * bound)), bound * noise[name]
 
     curvature = problem.summed(partial(curvature_at, loss, longest))(theta)
-    flat_curvature, curvature_std = mean(CURVATURE, curvature)
+    flat_curvature, curvature_std = mean(CURVATURE, curvature, loss.smoothness * longest**2)
     values, vectors = np.linalg.eigh(symmetric(flat_curvature, d))
     least = max(detectable(values, curvature_std), 1e-12 * float(values[-1]), 1e-300)
     is_noise = values < least
     basis = vectors / np.sqrt(np.maximum(values, least))
+    clip = clip_of(facts, rows, basis) if is_private else math.inf
     sums = problem.summed(partial(gradients_at, loss, longest, clip))(theta, basis)
-    gradient, gradient_std = mean(GRADIENT, sums[:d])
-    flat_squares, squares_std = mean(SQUARES, sums[d:])
+    gradient, gradient_std = mean(GRADIENT, sums[:d], clip)
+    flat_squares, squares_std = mean(SQUARES, sums[d:], clip**2)
     squares, directions = np.linalg.eigh(symmetric(flat_squares, d))
     step = basis @ gradient
     covariance = (directions * (np.maximum(squares, 0.0) + squares_std)) @ directions.T / n
@@ -222,10 +239,15 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
     covariance += curvature_std**2 * float(step @ step) * basis.T @ basis
     # From here to public coordinates.
     basis = rows.to_coordinates(basis)
-    loading = np.square(basis)
-    known = loading[:, is_noise].sum(axis=1) <= LARGEST_LOADING * loading.sum(axis=1)
+    loading, total = np.square(basis), np.square(basis).sum(axis=1)
+    known = loading[:, is_noise].sum(axis=1) <= LARGEST_LOADING * total
+    step_std = np.sqrt(np.einsum("ij,jk,ik->i", basis, covariance, basis))
+    # Columns have ends of -1 and 1, and gradients are as long as H and the bound of rows say.
+    reach = np.minimum(2 * np.sqrt(total), longest / math.sqrt(max(float(values[0]), least)))
+    excess = np.maximum(np.abs(basis @ gradient) - step_std, 0.0)
+    known &= (2 * excess * reach <= LARGEST_CHANGE * clip) | (not loss.is_of_residual)
     moved = math.sqrt(float(rows.loading @ np.square(step)))
-    is_near = planned is None or loss.is_of_residual or moved <= LARGEST_STEP
+    is_near = not is_private or moved <= LARGEST_STEP * getattr(loss, "threshold", 2.0)
     return replace(
         solution,
         debiased=Debiased(

@@ -24,7 +24,7 @@ from skdpadmm.algorithms._inference import (
     symmetric,
 )
 from skdpadmm.engine import Engine
-from skdpadmm.inference import summary
+from skdpadmm.inference import CoefficientInference, summary
 from skdpadmm.losses import LogisticLoss, SquaredLoss
 from skdpadmm.protocol import Problem
 from skdpadmm.records import Rows
@@ -80,9 +80,38 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
     "row", ["intervals", "intervals-persons-conditioned", "intervals-federated-alone"]
 )
 def test_clips_that_bind_keep_each_release_within_its_sensitivity(row, monkeypatch):
-    monkeypatch.setattr(_inference, "LEAST_OPENING", 0.1)
-    monkeypatch.setattr(_inference, "NOISE", 0.0)
+    for name, value in (("LEAST_OPENING", 0.1), ("NOISE", 0.0), ("LEAST_CLEARANCE", 0.0)):
+        monkeypatch.setattr(_inference, name, value)
     replay_within_sensitivity(BY_ID[row])
+
+
+def test_terms_are_within_their_bounds_whatever_a_model_and_a_loss_say():
+    class Steep(LogisticLoss):
+        smoothness, lipschitz = 0.25, 1.0
+
+        def curvature(self, scores, target):
+            return np.full(len(scores), 1e300)
+
+    X = np.array([[1.0, 0.0], [-1.0, 1.0], [1e-320, -1.0]])
+    rows = Rows(X, coordinates_of(2, True))
+    problem = Problem(rows=rows, target=np.array([1.0, -1.0, 1.0]), engine=Engine())
+    for theta in (np.full((3, 1), 1e308), np.full((3, 1), np.inf), np.array([[np.inf], [0], [1]])):
+        with np.errstate(all="ignore"):
+            for loss in (Steep(), LogisticLoss(), SquaredLoss()):
+                found = curvature_at(loss, 0.7, problem)(theta)
+                assert np.linalg.norm(found) <= 3 * loss.smoothness * 0.7**2 * (1 + 1e-12)
+                found = gradients_at(loss, 0.7, 0.4, problem)(theta, np.eye(3))
+                assert np.linalg.norm(found[:3]) <= 3 * 0.4 * (1 + 1e-12)
+                assert np.linalg.norm(found[3:]) <= 3 * 0.4**2 * (1 + 1e-12)
+
+
+def test_sensitivities_allow_for_rounding_where_bounds_are_far_from_zero():
+    far = {"feature_bounds": (1e9, 1e9 + 1.0), "target_bounds": (-4.0, 4.0)}
+    facts = DPAdmmRidge(intervals=True, **far).plan(n_samples=500, n_features=2).facts
+    assert facts.working_rounding > 1.001
+    found = [release.sensitivities[0] for release in facts.inference.releases]
+    plain = [math.sqrt(2) / 500, 2 / 500, math.sqrt(2) / 500]
+    np.testing.assert_allclose(found, np.array(plain) * facts.working_rounding, rtol=1e-10)
 
 
 def test_a_triangle_has_the_norm_of_its_matrix():
@@ -226,6 +255,45 @@ def test_a_column_without_variance_has_no_interval_and_the_others_have():
     assert "noise hides" in repr(found)
 
 
+def test_intervals_of_a_rare_class_hold_the_truth():
+    errors, truth = [], [1.0, -0.5, -4.0]
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (50_000, 2))
+        y = (X @ truth[:2] + truth[2] + rng.logistic(size=50_000) > 0).astype(int)
+        model = DPAdmmLogisticRegression(
+            C=1e6, epsilon=1.0, classes=[0, 1], intervals=True, random_state=seed, **BOUNDS
+        )
+        found = model.fit(X, y).inference_
+        assert found.known.all()
+        errors.append((found.estimate - truth) / found.std_error)
+    # 18 of about normal errors.
+    assert np.abs(errors).max() < 3.5
+
+
+def test_a_rare_category_far_from_the_fit_has_no_interval_and_the_others_have():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 2))
+    X[:, 0] = np.where(rng.random(20_000) < 0.003, 1.0, -1.0)
+    y = X @ [1.0, -0.5] + 0.5 * rng.normal(size=20_000)
+    model = DPAdmmRidge(epsilon=3.0, intervals=True, random_state=0, **RIDGE)
+    assert model.fit(X, y).inference_.known.all()
+    assert model.set_params(alpha=100.0).fit(X, y).inference_.known.tolist() == [False, True, False]
+
+
+def test_a_fit_far_from_its_optimum_has_no_intervals_where_its_loss_is_no_square():
+    X, scores, rng = table(20_000)
+    y = scores + 0.1 * rng.normal(size=20_000)
+    of_all = {"epsilon": 3.0, "intervals": True, "random_state": 0}
+    huber = DPAdmmHuberRegressor(**of_all, **RIDGE)
+    logistic = DPAdmmLogisticRegression(C=1e6, classes=[0, 1], **of_all, **BOUNDS)
+    assert huber.fit(X, y).inference_.known.all()
+    assert not huber.set_params(alpha=1e6).fit(X, y).inference_.known.any()
+    y = (2 * scores + rng.logistic(size=20_000) > 0).astype(int)
+    assert logistic.fit(X, y).inference_.known.all()
+    assert not logistic.set_params(C=1e-5).fit(X, y).inference_.known.any()
+
+
 def test_eigenvalues_within_the_noise_of_as_many_directions_are_hidden():
     assert detectable(np.array([0.0, 10.0, 11.0]), 1.0) == pytest.approx(3.5 * math.sqrt(2))
     assert detectable(np.array([0.1, 0.1, 0.1]), 1.0) == pytest.approx(3.5 * math.sqrt(6))
@@ -288,6 +356,21 @@ def test_a_stream_has_no_intervals():
     X, scores, _ = table(50)
     with pytest.raises(ValueError, match="no stream"):
         model.partial_fit(X, scores)
+
+
+def test_intervals_have_two_sides_and_sums_with_what_is_unknown_have_none():
+    found = CoefficientInference(
+        names=("a", "b"),
+        units=("per 1", "per 1"),
+        estimate=np.array([1.0, 2.0]),
+        covariance=np.diag([4.0, 9.0]),
+        known=np.array([True, False]),
+    )
+    np.testing.assert_allclose(found.interval(0.95)[0], 1.0 + 1.959964 * np.array([-2, 2]))
+    assert np.isinf(found.interval(0.95)[1]).all()
+    mapped = found._mapped(np.array([[2.0, 0.0], [1.0, 1.0]]))
+    assert mapped.known.tolist() == [True, False]
+    np.testing.assert_allclose(mapped.std_error[0], 4.0)
 
 
 def test_a_fit_without_intervals_has_a_summary_without_them():

@@ -807,7 +807,9 @@ def lost_messages_forgotten(honest: Any, gate: Any, release: Any, senders: Any) 
 INFERENCE, OF_INTERVALS = f"{ALGORITHMS}._inference", "tests.algorithms.test_inference"
 # Few records have noise that a clip hardly reaches; tests of the algorithm show that it is honest.
 clip_that_binds = all_of(
-    setting(f"{INFERENCE}.LEAST_OPENING", 0.1), setting(f"{INFERENCE}.NOISE", 0.0)
+    setting(f"{INFERENCE}.LEAST_OPENING", 0.1),
+    setting(f"{INFERENCE}.NOISE", 0.0),
+    setting(f"{INFERENCE}.LEAST_CLEARANCE", 0.0),
 )
 
 

@@ -73,6 +73,9 @@ REFUSED = {
     ),
     "personal": (dp.DPPersonalizedRegressor(), "delta=0 with PersonalizedCoordinateDescent"),
     "conditioning": (pure(conditioning="private"), "conditioning='private' with delta=0"),
+    "intervals": (
+        dp.DPAdmmRidge(intervals=True, feature_bounds=(-1, 1)), "intervals=True with delta=0"
+    ),
     "scale": (pure(scale="private", feature_bounds=None), "scale='private' .* with delta=0"),
 }  # fmt: skip
 
