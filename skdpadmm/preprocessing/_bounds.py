@@ -266,9 +266,9 @@ def _columns(X: Any) -> tuple[list[Any], dict[Any, NDArray[Any]]]:
             f"Got X as {type(X).__name__}, expected a DataFrame or an array of few columns: noise"
             " grows with the root of their number. Pass those that need bounds."
         )
-    X = X.to_frame() if hasattr(X, "to_frame") and np.ndim(X) == 1 else X
+    X = X.to_frame() if hasattr(X, "to_frame") and len(X.shape) == 1 else X
     X = X if hasattr(X, "columns") else np.asarray(X, dtype=getattr(X, "dtype", object))
-    X = X[:, None] if X.ndim == 1 else X
+    X = X[:, None] if len(X.shape) == 1 else X
     names = list(getattr(X, "columns", ()))
     is_named = bool(names) and all(isinstance(name, str) for name in names)
     keys = names if is_named else list(range(X.shape[1]))
