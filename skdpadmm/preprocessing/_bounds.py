@@ -194,7 +194,7 @@ def private_bounds(
     >>> bounds = private_bounds(table, 1.0, categories=["city"], random_state=0)
     >>> low, high = bounds.schema["age"]
     >>> f"{low:.1f} to {high:.1f}", bounds.schema["city"]
-    ('20.7 to 69.8', ['Bergen', 'Oslo'])
+    ('19.0 to 76.1', ['Bergen', 'Oslo'])
     """
     require(0 < coverage < 1, "coverage", coverage, "a float in (0, 1), such as 0.95")
     keys, columns = _columns(X)
