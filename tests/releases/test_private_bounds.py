@@ -226,7 +226,7 @@ def test_columns_that_noise_hides_are_named_and_never_given_a_range():
         (np.eye(3), {"categories": ["city"]}, r"^Got categories=\['city'\], expected columns"),
         (np.eye(3), {"delta": 0.0}, "^Got delta=0"),
         (np.eye(3), {"epsilon": -1.0}, "^Got epsilon=-1"),
-        (np.eye(3), {"neighboring": "add"}, "not a valid Neighboring"),
+        (np.eye(3), {"neighboring": "add"}, "^Got neighboring='add', expected"),
         (np.eye(3), {"sampler": "fast"}, "^Got sampler='fast'"),
         (np.array([["2020-01-01"]], dtype="M8[D]"), {}, "expected numbers, strings"),
     ],
