@@ -13,6 +13,7 @@ import numpy as np
 
 from skdpadmm import privacy, protocol
 from skdpadmm._fitting import reserved
+from skdpadmm._numbers import require
 from skdpadmm._report import NOT_CERTIFIED, fit_report, weak_delta
 from skdpadmm.exceptions import PrivacyWarning, warn_user
 from skdpadmm.losses import SquaredLoss
@@ -44,6 +45,9 @@ def plan_statistics(
     whose number is not public `n_samples` is 1. With probability `lost`, a part of delta, something
     else is seen that noise does not hide. It warns of a delta that is too large.
     """
+    expected = "'replace_one' or 'zero_out', between which n_samples is public"
+    is_public = n_samples == 1 or neighboring in ("replace_one", "zero_out")
+    require(is_public, "neighboring", neighboring, expected)
     budget = protocol.Budget(epsilon=epsilon, delta=delta)
     facts = protocol.Facts(
         n_samples=n_samples,

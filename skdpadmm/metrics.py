@@ -169,7 +169,7 @@ def private_score(
         Of each interval, in (0, 1).
     target_bounds : pair of floats, default=None
         Public range that targets and predictions of a regressor are clipped to. None: that of the
-        model.
+        model. Noise of the mean squared error and of R2 is proportional to its squared width.
     log_loss_bound : float, default=4.0
         The log-loss of a row is clipped to it. Its noise is proportional to it.
     n_bins : int, default=10

@@ -19,7 +19,7 @@ from skdpadmm._document import Block, Document
 from skdpadmm._numbers import require, round_up
 from skdpadmm._statistics import STATISTICS, plan_statistics, run_statistics
 from skdpadmm.noise import GRID_CELL
-from skdpadmm.privacy import Neighboring, PrivacyReport
+from skdpadmm.privacy import PrivacyReport
 from skdpadmm.protocol import Gate
 
 from ._table import _EXACT, Entry, PublicTableTransformer, _has_commas, _plain
@@ -203,7 +203,7 @@ def private_bounds(
     numbers = [key for key in keys if key not in categories]
     named = [key for key in keys if key in categories]
     n_samples = len(columns[keys[0]])
-    changes = 2 if Neighboring(neighboring) is Neighboring.REPLACE_ONE else 1
+    changes = 2 if neighboring == "replace_one" else 1
     lost = _OF_DELTA * delta if named else 0.0
     plan = plan_statistics(
         "private_bounds",

@@ -212,6 +212,17 @@ def test_a_fit_and_its_score_add_up_unless_the_rows_are_others(tmp_path):
     assert any("guarantee is counted beside this one" in a for a in found.privacy_.assumptions)
 
 
+def test_a_model_that_fails_on_the_rows_has_spent_the_budget(tmp_path):
+    path = str(tmp_path / "study.db")
+    X, y = binary(100)
+    model = LogisticRegression().fit(X, y)
+    with pytest.raises(ValueError, match="contains NaN"):
+        private_score(model, np.where(X > 1, np.nan, X), y, 1.0, ledger=path)
+    (entry,) = PrivacyLedger(path).entries()
+    assert entry["finished"] is None
+    assert PrivacyLedger(path).total(1e-5) == pytest.approx(1.0)
+
+
 def test_scores_of_a_ridge_take_its_own_bounds():
     X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
     y = X @ [1.0, -1.0]
