@@ -242,6 +242,7 @@ class PrivateLinearModel(LinkedEstimator):
             target_bounds=target_bounds,
             feature_names=feature_names,
             has_target_scale=loss.is_of_residual and n_classes is None,
+            has_log_link=loss.has_log_link,
         )
         algorithm, agents, is_exact = self._algorithm(trust, budget)
         facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
@@ -290,8 +291,8 @@ class PrivateLinearModel(LinkedEstimator):
         return Facts(
             n_samples=n_samples,
             n_parameters=coordinates.n_parameters,
-            loss=loss.in_units(coordinates.target_scale),
-            penalty=penalty.scaled(coordinates.target_scale**-2.0),
+            loss=loss.in_units(coordinates.unit),
+            penalty=penalty.scaled(coordinates.unit**-loss.degree),
             neighboring=Neighboring(self.neighboring),
             row_norm=coordinates.row_norm,
             rounding=rounding_factor(n_samples=n_samples, coordinates=coordinates, per_unit=most),
@@ -637,8 +638,11 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     def _huber(self, threshold: float) -> Loss:
         """Huber's loss, from a threshold in units of half of the target's range."""
-        unit = target_scale(self.target_bounds, fit_intercept=bool(self.fit_intercept))
-        return HuberLoss(float(threshold) * unit)
+        return HuberLoss(float(threshold) * self._target_unit())
+
+    def _target_unit(self) -> float:
+        """Half of the target's range."""
+        return target_scale(self.target_bounds, fit_intercept=bool(self.fit_intercept))
 
     def _undeclared(self) -> tuple[str, ...]:
         line = "target_bounds not declared: targets are clipped to [-3, 3]."
@@ -653,7 +657,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         super()._keep(fitted, targets)
         coef, intercept = fitted.in_user_units()
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
-        loss = fitted.plan.facts.loss
+        loss = self._loss(None)
         if type(loss).inverse_link is not Loss.inverse_link:
             self._inverse_link_ = loss.inverse_link
 
