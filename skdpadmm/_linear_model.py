@@ -331,19 +331,15 @@ class PrivateLinearModel(LinkedEstimator):
 
         Returns
         -------
-        model : LinearRegression, LogisticRegression or LinearSVC
-            The latter where the loss is a hinge. It takes features alone, without a column of
+        model : LinearRegression, TweedieRegressor, LogisticRegression or LinearSVC
+            The last where the loss is a hinge, the second for rates, which it does not keep within
+            `target_bounds`. It takes features alone, without a column of
             agents, and is the model that `predict` uses without `agents`.
         """
         check_is_fitted(self)
-        model: Any = LinearRegression()
-        if not is_classifier(self) and self._inverse_link_ is not None:
-            raise ValueError(
-                "Got a loss whose predictions are not the linear scores, expected one of"
-                " LinearRegression. Copy coef_ and intercept_ to an estimator with that link."
-            )
-        if is_classifier(self):
-            model = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
+        model: Any = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
+        if not is_classifier(self):
+            model = self._exported()
         for name in ("coef_", "intercept_", "classes_", "n_iter_"):
             if hasattr(self, name):
                 setattr(model, name, copy(getattr(self, name)))
@@ -351,6 +347,15 @@ class PrivateLinearModel(LinkedEstimator):
         if (names := self._feature_names()) is not None:
             model.feature_names_in_ = names.copy()
         return model
+
+    def _exported(self: Any) -> Any:
+        """A regression of scikit-learn with the same link."""
+        if self._inverse_link_ is not None:
+            raise ValueError(
+                "Got a loss whose predictions are not the linear scores, expected one of"
+                " LinearRegression. Copy coef_ and intercept_ to an estimator with that link."
+            )
+        return LinearRegression()
 
     @abstractmethod
     def _answers(self, scores: Array) -> NDArray[Any]:

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
+from sklearn.linear_model import TweedieRegressor
 
 from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import CURATOR, Fitted, Trust, all_or_nothing
@@ -185,6 +186,17 @@ class _LogLinkRegressor(CentralModel, PrivateLinearRegressor):
             )
         return TweedieLoss(self._power(), *declared_target_bounds(self.target_bounds))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Half of the targets of scikit-learn's checks are no rates.
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _exported(self) -> Any:
+        model = TweedieRegressor(power=self._power(), link="log", alpha=self.alpha)
+        model._base_loss = model._get_loss()  # Its predictions ask for it.
+        return model
+
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(self.alpha))
 
@@ -339,9 +351,9 @@ class DPAdmmGammaRegressor(_LogLinkRegressor):
     row_norm : float, default=None
         Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
         as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
-    target_bounds : pair of floats
+    target_bounds : pair of floats, default=None
         Public range of rates and targets, which are clipped to it at every epsilon. The lower bound
-        is above 0, and targets of 0 or less become it. There is no default. Wide bounds cost little
+        is above 0, and targets of 0 or less become it. None is refused. Wide bounds cost little
         where the algorithm can be conditioned: then up to 20 % of the squared budget finds a usual
         rate, unless `scale` is None.
     fit_intercept : bool, default=True
@@ -1067,9 +1079,9 @@ class DPAdmmPoissonRegressor(_LogLinkRegressor):
     row_norm : float, default=None
         Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
         as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
-    target_bounds : pair of floats
+    target_bounds : pair of floats, default=None
         Public range of rates and targets, such as (0, 20); targets are clipped to it at every
-        epsilon. There is no default. Wide bounds cost little where the algorithm can be
+        epsilon. None is refused. Wide bounds cost little where the algorithm can be
         conditioned: then up to 20 % of the squared budget finds a usual rate, unless `scale` is
         None.
     fit_intercept : bool, default=True
@@ -1419,10 +1431,10 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
     row_norm : float, default=None
         Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
         as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
-    target_bounds : pair of floats
+    target_bounds : pair of floats, default=None
         Public range of rates and targets, which are clipped to it at every epsilon. The lower bound
         is above 0 unless `power` is 1: choose it small beside a usual cost, as zeros become it.
-        There is no default. Wide bounds cost little where the algorithm can be conditioned: then up
+        None is refused. Wide bounds cost little where the algorithm can be conditioned: then up
         to 20 % of the squared budget finds a usual rate, unless `scale` is None.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalised.

@@ -52,6 +52,11 @@ class Row:
             return 1
         return 3 if self.estimator.classes else 2
 
+    @property
+    def is_rate(self) -> bool:
+        """Whether logarithms of targets follow the features."""
+        return self.estimator._sklearn_class in RATES
+
     def make(self, **changed: Any) -> BaseEstimator:
         """A fresh estimator."""
         return clone(self.estimator).set_params(**changed)
@@ -62,7 +67,7 @@ class Row:
         X = rng.uniform(-1, 1, size=(n, p))
         X[np.abs(X) < 0.3] = 0.0
         scores = 0.2 + X @ np.resize([1.0, -2.0, 0.5], p) + 0.5 * rng.normal(size=n)
-        if self.estimator._sklearn_class in RATES:
+        if self.is_rate:
             scores = np.exp(scores / 2)
         cuts = {1: None, 2: [0.0], 3: [-0.5, 0.8]}[self.n_classes]
         return X, scores if cuts is None else np.digitize(scores, cuts)
