@@ -1181,7 +1181,7 @@ class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
         q, in (0, 1).
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
-    smoothing : float, default=0.05
+    smoothing : float, default=0.02
         Width h of the parabola that replaces the corner of the loss, in (0, inf), in units of half
         the width of `target_bounds` (without an intercept: of their largest absolute value). At
         ``epsilon=inf`` far smaller ones may prevent convergence, of which a warning tells.
@@ -1273,7 +1273,7 @@ class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
 
     quantile: float = parameter(0.5, Interval(Real, 0, 1, closed="neither"))
     alpha: float = parameter(1.0, NON_NEGATIVE)
-    smoothing: float = parameter(0.05, POSITIVE)
+    smoothing: float = parameter(0.02, POSITIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
         return SmoothedPinball(float(self.quantile), float(self.smoothing) * self._target_unit())

@@ -55,7 +55,6 @@ class Loss(ABC):
     is_of_residual: ClassVar[bool] = False
     has_log_link: ClassVar[bool] = False
     has_debiased_step: ClassVar[bool] = False
-    degree: float = 2.0
 
     def __init_subclass__(cls) -> None:
         """Let no class inherit a `slope`, a scale of scores or bounds of another derivative."""
@@ -86,6 +85,11 @@ class Loss(ABC):
     @abstractmethod
     def lipschitz(self) -> float:
         """Supremum of the Euclidean norm of the derivative, over all scores and targets."""
+
+    @property
+    def degree(self) -> float:
+        """Power of the unit of scores and targets in which values are, see `in_units`."""
+        return 2.0
 
     @property
     def unweighted(self) -> Loss:
