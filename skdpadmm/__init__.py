@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skdpadmm.central import (
         DPAdmmElasticNet,
+        DPAdmmGammaRegressor,
         DPAdmmGeneralizedLasso,
         DPAdmmHuberRegressor,
         DPAdmmLasso,
         DPAdmmLinearSVC,
         DPAdmmLogisticRegression,
+        DPAdmmPoissonRegressor,
+        DPAdmmQuantileRegressor,
         DPAdmmRidge,
+        DPAdmmTweedieRegressor,
     )
     from skdpadmm.decentralized import DPDecentralizedClassifier, DPDecentralizedRegressor
     from skdpadmm.federated import DPFedElasticNet, DPFedLasso, DPFedLogisticRegression, DPFedRidge
@@ -24,12 +28,16 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "DPAdmmElasticNet",
+    "DPAdmmGammaRegressor",
     "DPAdmmGeneralizedLasso",
     "DPAdmmHuberRegressor",
     "DPAdmmLasso",
     "DPAdmmLinearSVC",
     "DPAdmmLogisticRegression",
+    "DPAdmmPoissonRegressor",
+    "DPAdmmQuantileRegressor",
     "DPAdmmRidge",
+    "DPAdmmTweedieRegressor",
     "DPDecentralizedClassifier",
     "DPDecentralizedRegressor",
     "DPFedElasticNet",

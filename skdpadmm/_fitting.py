@@ -149,7 +149,8 @@ class PendingFit:
             if plan.facts.scaling is not None:
                 coordinates = rescale(coordinates, self._each, plan.facts.scaling, gate)
             if plan.facts.centering is not None:
-                coordinates = recentre(coordinates, self._each, plan.facts, gate)
+                centred = recentre(coordinates, self._each, plan.facts, gate)
+                plan, coordinates = in_units(plan, coordinates, centred), centred
             with self.problem(plan, coordinates, gate) as problem:
                 solution = self.planned.algorithm.run(plan, problem, gate)
                 solution = without_stretch(plan, problem, solution)
@@ -211,9 +212,14 @@ class PendingFit:
         if not is_public:
             moments = reduce(Moments.joined, self._each(moments_of, declared))
             coordinates = standardising_coordinates(moments, declared=declared)
-        unit = coordinates.target_scale / declared.target_scale
-        loss, penalty = plan.facts.loss.in_units(unit), plan.facts.penalty.scaled(unit**-2)
-        return replace(plan, facts=replace(plan.facts, loss=loss, penalty=penalty)), coordinates
+        return in_units(plan, declared, coordinates), coordinates
+
+
+def in_units(plan: Plan, before: Coordinates, after: Coordinates) -> Plan:
+    """The plan with the objective in other units of the target; what it releases stays."""
+    unit, loss = after.unit / before.unit, plan.facts.loss
+    penalty = plan.facts.penalty.scaled(unit**-loss.degree)
+    return replace(plan, facts=replace(plan.facts, loss=loss.in_units(unit), penalty=penalty))
 
 
 # Makes the gates of fits during an audit: of the fit, its plan, its noise, and the records before.

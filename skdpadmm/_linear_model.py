@@ -265,6 +265,7 @@ class PrivateLinearModel(LinkedEstimator):
             target_bounds=target_bounds,
             feature_names=feature_names,
             has_target_scale=loss.is_of_residual and n_classes is None,
+            has_log_link=loss.has_log_link,
         )
         algorithm, agents, is_exact = self._algorithm(trust, budget)
         facts = self._facts(n_samples, loss, penalty, coordinates, replace(trust, agents=agents))
@@ -317,8 +318,8 @@ class PrivateLinearModel(LinkedEstimator):
         return Facts(
             n_samples=n_samples,
             n_parameters=coordinates.n_parameters,
-            loss=loss.in_units(coordinates.target_scale),
-            penalty=penalty.scaled(coordinates.target_scale**-2.0 / trust.max_weight),
+            loss=loss.in_units(coordinates.unit),
+            penalty=penalty.scaled(coordinates.unit**-loss.degree / trust.max_weight),
             neighboring=Neighboring(self.neighboring),
             row_norm=coordinates.row_norm,
             rounding=rounding_factor(n_samples=n_summed, coordinates=coordinates, per_unit=most),
@@ -360,19 +361,15 @@ class PrivateLinearModel(LinkedEstimator):
 
         Returns
         -------
-        model : LinearRegression, LogisticRegression or LinearSVC
-            The latter where the loss is a hinge. It takes features alone, without a column of
+        model : LinearRegression, TweedieRegressor, LogisticRegression or LinearSVC
+            The last where the loss is a hinge, the second for rates, which it does not keep within
+            `target_bounds`. It takes features alone, without a column of
             agents, and is the model that `predict` uses without `agents`.
         """
         check_is_fitted(self)
-        model: Any = LinearRegression()
-        if not is_classifier(self) and self._inverse_link_ is not None:
-            raise ValueError(
-                "Got a loss whose predictions are not the linear scores, expected one of"
-                " LinearRegression. Copy coef_ and intercept_ to an estimator with that link."
-            )
-        if is_classifier(self):
-            model = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
+        model: Any = LogisticRegression() if hasattr(self, "predict_proba") else LinearSVC()
+        if not is_classifier(self):
+            model = self._exported()
         for name in ("coef_", "intercept_", "classes_", "n_iter_"):
             if hasattr(self, name):
                 setattr(model, name, copy(getattr(self, name)))
@@ -380,6 +377,15 @@ class PrivateLinearModel(LinkedEstimator):
         if (names := self._feature_names()) is not None:
             model.feature_names_in_ = names.copy()
         return model
+
+    def _exported(self: Any) -> Any:
+        """A regression of scikit-learn with the same link."""
+        if self._inverse_link_ is not None:
+            raise ValueError(
+                "Got a loss whose predictions are not the linear scores, expected one of"
+                " LinearRegression. Copy coef_ and intercept_ to an estimator with that link."
+            )
+        return LinearRegression()
 
     @abstractmethod
     def _answers(self, scores: Array) -> NDArray[Any]:
@@ -672,8 +678,11 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     def _huber(self, threshold: float) -> Loss:
         """Huber's loss, from a threshold in units of half of the target's range."""
-        unit = target_scale(self.target_bounds, fit_intercept=bool(self.fit_intercept))
-        return HuberLoss(float(threshold) * unit)
+        return HuberLoss(float(threshold) * self._target_unit())
+
+    def _target_unit(self) -> float:
+        """Half of the target's range."""
+        return target_scale(self.target_bounds, fit_intercept=bool(self.fit_intercept))
 
     def _undeclared(self) -> tuple[str, ...]:
         line = "target_bounds not declared: targets are clipped to [-3, 3]."
@@ -688,7 +697,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
         super()._keep(fitted, targets)
         coef, intercept = fitted.in_user_units()
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
-        loss = fitted.plan.facts.loss
+        loss = self._loss(None)
         if type(loss).inverse_link is not Loss.inverse_link:
             self._inverse_link_ = loss.inverse_link
 

@@ -18,6 +18,7 @@ records.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Self
@@ -25,6 +26,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
+from sklearn.linear_model import TweedieRegressor
 
 from skdpadmm._chunks import Shards, not_in_chunks
 from skdpadmm._fitting import CURATOR, Trust, all_or_nothing
@@ -53,18 +55,23 @@ from skdpadmm._sklearn import (
 from skdpadmm._streaming import StreamingModel
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.exceptions import UndeclaredBoundsWarning, warn_user
-from skdpadmm.losses import Loss, SquaredLoss
+from skdpadmm.losses import Loss, SmoothedPinball, SquaredLoss, TweedieLoss
 from skdpadmm.network import Ownership, ownership_of_labels
 from skdpadmm.penalties import L1, GeneralizedL1, Penalty, SquaredL2, named_penalty_matrix
+from skdpadmm.records import declared_target_bounds
 
 __all__ = [
     "DPAdmmElasticNet",
+    "DPAdmmGammaRegressor",
     "DPAdmmGeneralizedLasso",
     "DPAdmmHuberRegressor",
     "DPAdmmLasso",
     "DPAdmmLinearSVC",
     "DPAdmmLogisticRegression",
+    "DPAdmmPoissonRegressor",
+    "DPAdmmQuantileRegressor",
     "DPAdmmRidge",
+    "DPAdmmTweedieRegressor",
 ]
 
 # What fits rows of agents instead, where it is not the federated estimator of the same name.
@@ -210,6 +217,40 @@ class CentralModel(StreamingModel):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
+class _LogLinkRegressor(CentralModel, PrivateLinearRegressor):
+    """A regression of rates, whose logarithms are linear."""
+
+    alpha: float = parameter(1.0, NON_NEGATIVE)
+
+    @abstractmethod
+    def _power(self) -> float:
+        """Of Tweedie's family."""
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        if self.target_bounds is None:
+            raise ValueError(
+                f"Got target_bounds=None for {type(self).__name__}, expected (lower, upper): rates"
+                " and targets are kept between them. Declare a range that is public, such as"
+                " (0, 20) for counts or (10, 10_000) for costs."
+            )
+        return TweedieLoss(self._power(), *declared_target_bounds(self.target_bounds))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Half of the targets of scikit-learn's checks are no rates.
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _exported(self) -> Any:
+        model = TweedieRegressor(power=self._power(), link="log", alpha=self.alpha)
+        model._base_loss = model._get_loss()  # Its predictions ask for it.
+        return model
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return SquaredL2(float(self.alpha))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     r"""Differentially private linear regression with an l1 and a squared l2 penalty.
 
@@ -329,6 +370,116 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return elastic_net(self.alpha, self.l1_ratio)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPAdmmGammaRegressor(_LogLinkRegressor):
+    r"""Differentially private gamma regression of costs and durations, with log link.
+
+    Minimises, as :class:`sklearn.linear_model.GammaRegressor` does,
+
+    .. math:: \frac{1}{n} \sum_{i=1}^n \left(\frac{y_i}{\mu_i} + \log \mu_i\right)
+        + \frac{\alpha}{2} \|w\|_2^2, \qquad \mu_i = e^{x_i^T w + b}
+
+    Rates :math:`\mu` and targets are limited to `target_bounds`; beyond them the loss goes on as a
+    straight line in the score.
+
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
+    delta : float, default=1e-5
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
+    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
+    feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
+    target_bounds : pair of floats, default=None
+        Public range of rates and targets, which are clipped to it at every epsilon. The lower bound
+        is above 0, and targets of 0 or less become it. None is refused. Wide bounds cost little
+        where the algorithm can be conditioned: then up to 20 % of the squared budget finds a usual
+        rate, unless `scale` is None.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    algorithm : str or Algorithm, default="consensus-admm"
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
+    max_rows_per_person : int or None, default=None
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so if the signal is ample and the algorithm can be conditioned.
+    conditioning : {"auto", "private", None}, default="auto"
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
+    max_iter : int, default=100
+        Number of iterations, fixed in advance. More iterations need more noise in each.
+    sampler : {"floating-point", "opendp"}, default="floating-point"
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
+    n_jobs : int, default=None
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
+    ledger : str or None, default=None
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, in the units of `X` and `y`.
+    intercept_ : float
+    n_iter_ : int
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
+    privacy_ : PrivacyReport
+        The observers, what each of them sees, and the guarantee against each.
+    n_features_in_ : int
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmGammaRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(10_000, 2))
+    >>> y = np.exp(6 + X @ [1.0, -0.5]) * rng.gamma(2.0, 0.5, size=10_000)
+    >>> model = DPAdmmGammaRegressor(alpha=1e-3, feature_bounds=(-1, 1),
+    ...     target_bounds=(10, 10_000), random_state=0)
+    >>> model.fit(X, y).coef_.round(1)
+    array([ 1. , -0.5])
+    """
+
+    _sklearn_class = "linear_model.GammaRegressor"
+
+    def _power(self) -> float:
+        return 2.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -980,6 +1131,243 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
+class DPAdmmPoissonRegressor(_LogLinkRegressor):
+    r"""Differentially private Poisson regression of counts, with log link.
+
+    Minimises, as :class:`sklearn.linear_model.PoissonRegressor` does,
+
+    .. math:: \frac{1}{n} \sum_{i=1}^n \left(\mu_i - y_i \log \mu_i\right)
+        + \frac{\alpha}{2} \|w\|_2^2, \qquad \mu_i = e^{x_i^T w + b}
+
+    Rates :math:`\mu` and targets are limited to `target_bounds`; above them the loss goes on as a
+    straight line in the score.
+
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
+    delta : float, default=1e-5
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
+    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
+    feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
+    target_bounds : pair of floats, default=None
+        Public range of rates and targets, such as (0, 20); targets are clipped to it at every
+        epsilon. None is refused. Wide bounds cost little where the algorithm can be
+        conditioned: then up to 20 % of the squared budget finds a usual rate, unless `scale` is
+        None.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    algorithm : str or Algorithm, default="consensus-admm"
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
+    max_rows_per_person : int or None, default=None
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so if the signal is ample and the algorithm can be conditioned.
+    conditioning : {"auto", "private", None}, default="auto"
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
+    max_iter : int, default=100
+        Number of iterations, fixed in advance. More iterations need more noise in each.
+    sampler : {"floating-point", "opendp"}, default="floating-point"
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
+    n_jobs : int, default=None
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
+    ledger : str or None, default=None
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, in the units of `X` and `y`.
+    intercept_ : float
+    n_iter_ : int
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
+    privacy_ : PrivacyReport
+        The observers, what each of them sees, and the guarantee against each.
+    n_features_in_ : int
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmPoissonRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(10_000, 2))
+    >>> y = rng.poisson(np.exp(0.5 + X @ [1.0, -0.5]))
+    >>> model = DPAdmmPoissonRegressor(alpha=1e-3, feature_bounds=(-1, 1), target_bounds=(0, 20),
+    ...     random_state=0)
+    >>> model.fit(X, y).coef_.round(1)
+    array([ 1. , -0.5])
+    """
+
+    _sklearn_class = "linear_model.PoissonRegressor"
+
+    def _power(self) -> float:
+        return 1.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
+    r"""Differentially private linear regression of a quantile.
+
+    Minimises, as :class:`sklearn.linear_model.QuantileRegressor` does up to the smoothing,
+
+    .. math:: \frac1n \sum_{i=1}^n \ell_q(y_i - x_i^T w - b) + \alpha \|w\|_1,
+
+    where :math:`\ell_q(r)` is the pinball loss, :math:`q r` for positive r and :math:`(q - 1) r`
+    for negative ones, averaged over :math:`r \pm h / 2`. The width h is `smoothing` times half the
+    width of `target_bounds`, and the objective is larger than without smoothing by at most h / 8.
+
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
+    delta : float, default=1e-5
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    quantile : float, default=0.5
+        q, in (0, 1).
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
+    smoothing : float, default=0.02
+        Width h of the parabola that replaces the corner of the loss, in (0, inf), in units of half
+        the width of `target_bounds` (without an intercept: of their largest absolute value). At
+        ``epsilon=inf`` far smaller ones may prevent convergence, of which a warning tells.
+    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
+    feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
+    target_bounds : pair of floats, default=None
+        Public range of the target, to which `fit` clips it. None means [-3, 3], for a standardised
+        target. Wide bounds cost little where the algorithm can be conditioned: then up to 20 % of
+        the squared budget finds centre and unit of the target, unless `scale` is None.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    algorithm : str or Algorithm, default="consensus-admm"
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
+    max_rows_per_person : int or None, default=None
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so if the signal is ample and the algorithm can be conditioned.
+    conditioning : {"auto", "private", None}, default="auto"
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
+    max_iter : int, default=100
+        Number of iterations, fixed in advance. More iterations need more noise in each.
+    sampler : {"floating-point", "opendp"}, default="floating-point"
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
+    n_jobs : int, default=None
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
+    ledger : str or None, default=None
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, in the units of `X` and `y`.
+    intercept_ : float
+    n_iter_ : int
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
+    privacy_ : PrivacyReport
+        The observers, what each of them sees, and the guarantee against each.
+    n_features_in_ : int
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
+
+    References
+    ----------
+    .. [1] M. Fernandes, E. Guerre, E. Horta, "Smoothing quantile regressions", Journal of Business
+       & Economic Statistics 39, 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmQuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(10_000, 2))
+    >>> y = X @ [1.0, -0.5] + rng.exponential(size=10_000)
+    >>> model = DPAdmmQuantileRegressor(quantile=0.9, alpha=0, feature_bounds=(-1, 1),
+    ...     target_bounds=(-2, 8), random_state=0)
+    >>> round(float(np.mean(y < model.fit(X, y).predict(X))), 2)
+    0.9
+    """
+
+    _sklearn_class = "linear_model.QuantileRegressor"
+
+    quantile: float = parameter(0.5, Interval(Real, 0, 1, closed="neither"))
+    alpha: float = parameter(1.0, NON_NEGATIVE)
+    smoothing: float = parameter(0.02, POSITIVE)
+
+    def _loss(self, n_classes: int | None) -> Loss:
+        return SmoothedPinball(float(self.quantile), float(self.smoothing) * self._target_unit())
+
+    def _penalty(self, n_samples: int, n_features: int) -> Penalty:
+        return L1(float(self.alpha))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     r"""Differentially private linear regression with a squared l2 penalty.
 
@@ -1094,3 +1482,120 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(self.alpha) / n_samples)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPAdmmTweedieRegressor(_LogLinkRegressor):
+    r"""Differentially private regression of Tweedie's families between counts and costs.
+
+    Minimises, as :class:`sklearn.linear_model.TweedieRegressor` with a log link does,
+
+    .. math:: \frac{1}{2 n} \sum_{i=1}^n d_p(y_i, \mu_i) + \frac{\alpha}{2} \|w\|_2^2, \qquad
+        \mu_i = e^{x_i^T w + b}
+
+    with the unit deviance :math:`d_p`, whose variance is in proportion to :math:`\mu^p`. Power 1 is
+    :class:`DPAdmmPoissonRegressor`, power 2 :class:`DPAdmmGammaRegressor`, and powers between them
+    suit sums of costs, many of which are zero. Rates :math:`\mu` and targets are limited to
+    `target_bounds`; beyond them the loss goes on as a straight line in the score.
+
+    The module :mod:`skdpadmm.central` states the guarantee and the observers.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Total budget of one fit, in (0, inf]. At inf nothing is private: the name of an algorithm
+        then means the exact optimum, and an object runs its own iterations without noise and
+        clipping.
+    delta : float, default=1e-5
+        Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
+    power : float, default=1.5
+        p, in [1, 2].
+    alpha : float, default=1.0
+        Strength of the penalty, at least 0, in the user's units.
+    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+        The difference of neighbouring data sets: one record or person is replaced by another, or
+        its loss by zero.
+    feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
+        Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
+        pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
+        clipped to a norm of ``sqrt(n_features)``.
+    row_norm : float, default=None
+        Public bound on the Euclidean norm of a row of features, in place of `feature_bounds`, such
+        as 1 for text from a vectorizer that normalises. Longer rows are scaled down to it.
+    target_bounds : pair of floats, default=None
+        Public range of rates and targets, which are clipped to it at every epsilon. The lower bound
+        is above 0 unless `power` is 1: choose it small beside a usual cost, as zeros become it.
+        None is refused. Wide bounds cost little where the algorithm can be conditioned: then up
+        to 20 % of the squared budget finds a usual rate, unless `scale` is None.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is not penalised.
+    algorithm : str or Algorithm, default="consensus-admm"
+        Name of an algorithm, or an object from :mod:`skdpadmm.algorithms` with its own parameters.
+    max_rows_per_person : int or None, default=None
+        Public limit on the rows used per person; of more rows the fit uses the first ones in the
+        order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    intervals : bool, default=False
+        Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
+        :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
+        class weights, and bounds of every column, or `row_norm`.
+    scale : {"auto", "private", None}, default="auto"
+        "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
+        does so if the signal is ample and the algorithm can be conditioned.
+    conditioning : {"auto", "private", None}, default="auto"
+        "private" spends part of the budget on a noisy second moment of the rows, and fits in
+        coordinates in which it is near the identity. "auto" does so if it can help, up to 1,000
+        parameters.
+    max_iter : int, default=100
+        Number of iterations, fixed in advance. More iterations need more noise in each.
+    sampler : {"floating-point", "opendp"}, default="floating-point"
+        "opendp" resists floating-point attacks; it needs ``skdpadmm[secure]`` and takes no seed.
+    random_state : int, RandomState instance, Generator or None, default=None
+        None draws noise from the operating system's generator. Anything else makes the fit a
+        simulation, which is not private: the seed reveals the noise.
+    n_jobs : int, default=None
+        Number of workers, counted as in joblib; None asks `joblib.parallel_config`. Passes over
+        rows use plain threads, because joblib needs longer to dispatch a pass (10 ms) than the pass
+        takes (2 ms). Longer tasks, such as problems that agents solve by themselves, go through
+        joblib. The result does not depend on the number.
+    ledger : str or None, default=None
+        Path of a :class:`~skdpadmm.ledger.PrivacyLedger`, in which `fit` reserves its cost before
+        it reads data.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, in the units of `X` and `y`.
+    intercept_ : float
+    n_iter_ : int
+        Number of steps taken; at ``epsilon=inf``, number of iterations.
+    n_samples_seen_ : int
+        Number of records that have arrived; only after `partial_fit`.
+    inference_ : CoefficientInference
+        Debiased coefficients and their intervals; only with ``intervals=True``.
+    privacy_ : PrivacyReport
+        The observers, what each of them sees, and the guarantee against each.
+    n_features_in_ : int
+        Number of columns of `X`; `feature_names_in_` has their names if all are strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpadmm import DPAdmmTweedieRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(10_000, 2))
+    >>> n_claims = rng.poisson(np.exp(0.5 + X @ [1.0, -0.5]))
+    >>> y = 100 * rng.gamma(2.0 * np.maximum(n_claims, 1e-9), 0.5)
+    >>> model = DPAdmmTweedieRegressor(alpha=1e-3, feature_bounds=(-1, 1), target_bounds=(1, 2000),
+    ...     random_state=0)
+    >>> model.fit(X, y).coef_.round(1)
+    array([ 0.9, -0.5])
+    """
+
+    _sklearn_class = "linear_model.TweedieRegressor"
+
+    power: float = parameter(1.5, Interval(Real, 1, 2, closed="both"))
+
+    def _power(self) -> float:
+        return float(self.power)

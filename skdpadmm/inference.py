@@ -50,7 +50,9 @@ class CoefficientInference(Document):
         in which the noise hides the variance of the rows, or where the step was too long for its
         error to be known.
     exponentiate : bool, default=False
-        Whether tables have odds ratios in place of coefficients.
+        Whether tables have ratios in place of coefficients.
+    ratio : str
+        Of what they are ratios: of odds, or of rates.
     reason : str
         Why coefficients that are not known have no interval.
 
@@ -75,6 +77,7 @@ class CoefficientInference(Document):
     known: NDArray[np.bool_]
     exponentiate: bool = False
     reason: str = HIDDEN
+    ratio: str = "odds ratio"
 
     @property
     def std_error(self) -> Array:
@@ -112,7 +115,7 @@ class CoefficientInference(Document):
         Returns
         -------
         pandas.DataFrame
-            Columns "unit", "coefficient" or "odds ratio", "lower" and "upper".
+            Columns "unit", "coefficient", "odds ratio" or "rate ratio", "lower" and "upper".
         """
         import pandas as pd
 
@@ -124,7 +127,7 @@ class CoefficientInference(Document):
     @property
     def effect(self) -> str:
         """What the table shows."""
-        return "odds ratio" if self.exponentiate else "coefficient"
+        return self.ratio if self.exponentiate else "coefficient"
 
     def _blocks(self) -> Iterator[Block]:
         yield Block("title", [f"{self.effect.capitalize()}s with 95 % confidence intervals"])
@@ -160,7 +163,8 @@ def summary(model: Any, *, exponentiate: bool | None = None) -> CoefficientInfer
         table, or of their logarithm, and of categories against values that the schema does not
         list.
     exponentiate : bool or None, default=None
-        Whether to show odds ratios, of the second class. None: of models of probabilities.
+        Whether to show ratios: of the odds of the second class, or of rates. None: of models of
+        probabilities and of rates.
 
     Returns
     -------
@@ -210,7 +214,8 @@ def summary(model: Any, *, exponentiate: bool | None = None) -> CoefficientInfer
             f"Got a model of {len(coef)} scores, expected one: a regression, or two classes. Use"
             " coef_ of several classes."
         )
-    is_ratio = hasattr(last, "predict_proba") if exponentiate is None else exponentiate
+    is_rate = getattr(last, "_inverse_link_", None) is not None
+    is_ratio = is_rate or hasattr(last, "predict_proba") if exponentiate is None else exponentiate
     found = getattr(last, "inference_", None)
     if found is None:
         has_intercept = bool(last.fit_intercept)
@@ -224,7 +229,8 @@ def summary(model: Any, *, exponentiate: bool | None = None) -> CoefficientInfer
             known=np.zeros(len(estimate), dtype=bool),
             reason=NOT_PLANNED,
         )
-    found = replace(found, exponentiate=bool(is_ratio))
+    ratio = "rate ratio" if is_rate else "odds ratio"
+    found = replace(found, exponentiate=bool(is_ratio), ratio=ratio)
     if not steps:
         return found
     columns, kinds, middles, halves = zip(*steps[0]._units(), strict=True)

@@ -31,6 +31,8 @@ DECLARED_NORM, STANDARDISED_NORM = 0.6, 1.0
 TARGET_CENTRE, TARGET_SPREAD = 0.28, 0.15
 TARGET_VARIANCES = (0.09, 0.02)
 RESIDUAL = 0.42
+# Of counts and costs, over their mean.
+LARGEST_DEVIATION = 1.3
 # Share of the squared budget that goes into the second moment. Shares of .1 to .35 are alike.
 CONDITIONING_SHARE = 0.2
 # Clip bound of a logistic loss in conditioned coordinates, over the root of the signal for each
@@ -145,6 +147,7 @@ def derivative_unit(loss: losses.Loss) -> float:
     """
     bound = loss.unweighted.lipschitz
     is_fitted = loss.is_of_residual or loss.n_outputs > 1 or math.isinf(bound)
+    is_fitted |= loss.has_log_link
     return 1.0 if is_fitted else bound
 
 
@@ -203,10 +206,18 @@ def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
     Steps do not depend on the unit of the residuals, so that travel follows it.
     """
     unit = _residual_unit(facts, signal)
-    if facts.conditioning is not None:
+    if facts.loss.degree != 2.0:
+        # Slopes of counts and of quantiles are skewed: a small clip would move all predictions.
+        # Without a released unit, rates are taken to vary as much as their mean.
+        of_rates = 1.0 if facts.centering is not None else 1.0 / RESIDUAL
+        clip = of_rates if facts.loss.has_log_link else facts.loss.lipschitz
+        if facts.conditioning is not None:
+            return min(signal / 72, 9.0) / facts.max_iter, clip * unit
+    elif facts.conditioning is not None:
         clip = min(signal / 300, 0.5)
         return min(signal / 18, 4.5) / (facts.max_iter * clip), clip * unit
-    clip = min(signal / 500, 0.5)
+    else:
+        clip = min(signal / 500, 0.5)
     norm = typical_row(facts)
     # Exact proximal steps bear any size, but sparse answers take long to come off zero again.
     step_size = min(0.3 * signal / (clip * norm**2), 60.0) / facts.max_iter
@@ -299,5 +310,5 @@ def has_row_norm(facts: Facts) -> bool:
 
 
 def is_regression(facts: Facts) -> bool:
-    """Whether the loss is one of a residual, whose targets are scaled."""
-    return facts.loss.is_of_residual
+    """Whether the loss is one of a number, which has a unit."""
+    return facts.loss.is_of_residual or facts.loss.has_log_link

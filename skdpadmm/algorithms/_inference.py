@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms._defaults import RESIDUAL, TARGET_VARIANCES
 from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.algorithms._preparations import LARGEST_MATRIX
-from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, clip_vectors
+from skdpadmm.losses import Loss, clip_vectors
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import (
     Budget,
@@ -91,7 +91,7 @@ def share_of_fit(budget: Budget) -> Budget:
 def with_inference(facts: Facts, budget: Budget) -> Facts:
     """Facts with three releases at the model, each in units of the bound of a term."""
     d, coordinates = facts.n_parameters, facts.coordinates
-    is_known = isinstance(facts.loss, SquaredLoss | HuberLoss | LogisticLoss)
+    is_known = facts.loss.has_debiased_step
     has_bounds = coordinates is not None and not coordinates.undeclared.any()
     if not (is_known and has_bounds and d <= LARGEST_MATRIX) or facts.is_stream:
         raise ValueError(

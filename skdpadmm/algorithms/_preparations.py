@@ -33,10 +33,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from skdpadmm.algorithms import _defaults as defaults
 from skdpadmm.algorithms._algorithm import Algorithm, refuse
 from skdpadmm.algorithms._messages import plan_release
+from skdpadmm.losses import SmoothedPinball
 from skdpadmm.privacy import Neighboring, gaussian_mu
 from skdpadmm.protocol import (
     SMALLEST_SPREAD,
@@ -101,6 +103,10 @@ def prepared(
             facts = replace(facts, scaling=scaling)
     # Targets that were not declared count as standardised: their centre and unit are known.
     is_open = coordinates.has_target_scale and not coordinates.has_standard_target
+    is_open |= coordinates.has_log_link
+    if facts.loss.degree != 2.0:
+        # Its constants follow the unit: they may be no part of a guarantee.
+        is_open &= algorithm.takes_corners
     if scale is not None and is_open and coordinates.fit_intercept:
         is_free = algorithm.conditionable and getattr(algorithm, "clip_norm", None) == "auto"
         # What the whole budget would show tells how small a part of it is enough.
@@ -202,9 +208,8 @@ def plan_centering(facts: Facts, budget: Budget, *, mu: float) -> Centering:
 
 
 def target_sums(X: Any, y: Any, coordinates: Coordinates) -> NDArray[np.float64]:
-    """Sums of the target, which has bounds of -1 and 1 in public coordinates, and its square."""
-    # The middle of bounds that floats hardly tell apart is one of them: then a value can be 2.
-    target = np.clip(coordinates.target(y), -1.0, 1.0)
+    """Sums of the target, or its logarithm, between bounds of -1 and 1, and of its square."""
+    target = coordinates.between_bounds(y)
     return np.array([target.sum(), np.square(target).sum()])
 
 
@@ -215,7 +220,20 @@ def recentre(
     assert facts.centering is not None
     means = np.add.reduce(each(target_sums, coordinates)) / facts.n_rows
     released = gate.release(TARGET_MOMENTS, np.array([1.0, SQUARE]) * means)
-    return coordinates.recentred(*centre_and_unit(released, facts.centering.release.noise_std))
+    centre, unit = centre_and_unit(released, facts.centering.release.noise_std)
+    if not coordinates.has_log_link:
+        if not isinstance(facts.loss, SmoothedPinball):
+            return coordinates.recentred(centre, unit)
+        # The quantile of a normal target; slopes do not follow the unit, so targets do.
+        centre += unit * defaults.RESIDUAL * float(ndtri(facts.loss.quantile))
+        scaled = replace(coordinates, target_scale=unit * coordinates.target_scale)
+        return scaled.recentred(centre / unit, 1.0)
+    middle, half = coordinates.log_range
+    variance = (half * unit * defaults.RESIDUAL) ** 2
+    # Of a log-normal target: its mean, and its standard deviation over the mean.
+    offset = min(middle + half * centre + variance / 2, math.log(coordinates.target_upper))
+    deviation = min(math.sqrt(math.expm1(variance)), defaults.LARGEST_DEVIATION)
+    return replace(coordinates, target_offset=offset, target_unit=deviation / defaults.RESIDUAL)
 
 
 def centre_and_unit(released: NDArray[np.float64], noise_std: float) -> tuple[float, float]:

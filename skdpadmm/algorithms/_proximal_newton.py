@@ -193,6 +193,9 @@ def _newton(objective: _Objective, parameters: Array) -> tuple[Array, int, bool]
             if after <= before + 1e-4 * length * expected + 1e-13 * abs(before):
                 break
             length /= 2
+        else:
+            # A model without curvature points nowhere: gradients go on.
+            return parameters, iteration, True
         parameters = parameters + length * step
         value, gradient, hessian = objective.derivatives(parameters)
         objective.problem.progress(iteration, parameters)

@@ -46,9 +46,15 @@ class Loss(ABC):
     regressor scale the target to [-1, 1] (see `in_units`), and the predictions back. Any other
     loss gets numerical targets as they are, clipped to their bounds, and may predict by another
     `inverse_link` than the identity.
+
+    `has_log_link` says that scores are logarithms of rates: a regressor then divides targets by a
+    usual rate, of which scores leave out the logarithm (see `in_units`). `has_debiased_step` says
+    that curvatures and gradients of records give intervals of coefficients.
     """
 
     is_of_residual: ClassVar[bool] = False
+    has_log_link: ClassVar[bool] = False
+    has_debiased_step: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Let no class inherit a `slope`, a scale of scores or bounds of another derivative."""
@@ -81,6 +87,11 @@ class Loss(ABC):
         """Supremum of the Euclidean norm of the derivative, over all scores and targets."""
 
     @property
+    def degree(self) -> float:
+        """Power of the unit of scores and targets in which values are, see `in_units`."""
+        return 2.0
+
+    @property
     def unweighted(self) -> Loss:
         """The loss without weights of classes."""
         return self
@@ -106,7 +117,10 @@ class Loss(ABC):
         return scores
 
     def in_units(self, unit: float) -> Loss:
-        """The loss of scores and numerical targets in units of `unit`, in units of its square."""
+        """The loss of scores and numerical targets in units of `unit`.
+
+        It is in units of ``unit ** degree``.
+        """
         return self
 
     @abstractmethod

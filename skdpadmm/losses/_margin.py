@@ -42,6 +42,7 @@ class LogisticLoss(Loss):
     True
     """
 
+    has_debiased_step = True
     smoothness = 0.25  # attained at a score of 0
     lipschitz = 1.0  # approached for badly misclassified records
 

@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 
 # A target that was not declared is clipped to this interval: it suits a standardised one.
 UNDECLARED_TARGET_BOUNDS = (-3.0, 3.0)
+# Counts below the upper bound over this are alike where a usual one is looked for.
+COUNT_RANGE = 64.0
 # Rows of so many entries are squared at once.
 MOMENT_ENTRIES = 2**20
 # Norm of a row of the declared norm, over the square root of the number of parameters: that of a
@@ -38,7 +40,8 @@ class Coordinates:
     target_lower, target_upper : float
         The interval to which targets are clipped.
     target_offset, target_scale : float
-        A target ``y`` is seen as ``(y - target_offset) / target_scale``.
+        A target ``y`` is seen as ``(y - target_offset) / target_scale``; with a log link as
+        ``y / exp(target_offset)``, and scores without that offset.
     target_unit : float
         What residuals are relative to, beside what defaults expect; clip bounds follow it.
     row_norm : float
@@ -49,6 +52,8 @@ class Coordinates:
         Whether augmented rows end in a one.
     has_target_scale : bool
         Whether targets are scaled: those of losses of a residual.
+    has_log_link : bool
+        Whether scores are logarithms of rates, of which targets are multiples.
     """
 
     lower: Floats
@@ -64,6 +69,7 @@ class Coordinates:
     features_norm: float = np.inf
     fit_intercept: bool
     has_target_scale: bool
+    has_log_link: bool = False
 
     @property
     def n_features(self) -> int:
@@ -79,6 +85,17 @@ class Coordinates:
     def has_standard_target(self) -> bool:
         """Whether targets have the interval of those that were not declared."""
         return (self.target_lower, self.target_upper) == UNDECLARED_TARGET_BOUNDS
+
+    @property
+    def unit(self) -> float:
+        """What a target of one is in the user's units."""
+        return math.exp(self.target_offset) if self.has_log_link else self.target_scale
+
+    @property
+    def log_range(self) -> tuple[float, float]:
+        """Middle and half-width of logarithms of targets, of which small counts are alike."""
+        low, high = self.target_lower or self.target_upper / COUNT_RANGE, self.target_upper
+        return (math.log(low) + math.log(high)) / 2, (math.log(high) - math.log(low)) / 2
 
     @property
     def coefficient_scale(self) -> Floats:
@@ -131,10 +148,22 @@ class Coordinates:
 
     def target(self, y: NDArray[Any]) -> NDArray[Any]:
         """Targets, clipped to their bounds and scaled; as they are where neither is declared."""
-        if not self.has_target_scale and math.isinf(self.target_upper):
+        if not (self.has_target_scale or self.has_log_link) and math.isinf(self.target_upper):
             return y
         clipped = np.clip(np.asarray(y, dtype=np.float64), self.target_lower, self.target_upper)
+        if self.has_log_link:
+            return np.asarray(clipped / self.unit)
         return (clipped - self.target_offset) / self.target_scale
+
+    def between_bounds(self, y: NDArray[Any]) -> Floats:
+        """Targets, or their logarithms with a log link, from -1 at one bound to 1 at the other."""
+        target = self.target(y)
+        if self.has_log_link:
+            middle, half = self.log_range
+            with np.errstate(divide="ignore"):
+                target = (np.log(target) + self.target_offset - middle) / half
+        # The middle of bounds that floats hardly tell apart is one of them: then a value can be 2.
+        return np.clip(target, -1.0, 1.0)
 
     def to_user(self, parameters: Floats) -> tuple[Floats, Floats]:
         """Coefficients (n_outputs, n_features) and intercepts (n_outputs,) in the user's units."""
@@ -154,6 +183,7 @@ def declared_coordinates(
     target_bounds: Any = None,
     feature_names: Sequence[str] | None = None,
     has_target_scale: bool,
+    has_log_link: bool = False,
 ) -> Coordinates:
     """Coordinates from what the user declared, which is public.
 
@@ -162,6 +192,7 @@ def declared_coordinates(
     intercept nothing may be centred: zero stays zero.
     A dict maps `feature_names` to pairs; the columns that it does not name are undeclared.
     Targets of `has_target_scale` are clipped to [-3, 3] where they are undeclared; others not.
+    With a log link, a rate of one stands for the geometric middle of the bounds.
 
     With `row_norm`, a row of that norm gets one of `ROW_NORM` times the root of the number of
     parameters, and no augmented row is longer than such a row with its intercept.
@@ -179,7 +210,7 @@ def declared_coordinates(
         norm = ROW_NORM * longest
         scale, longest = scale * (row_norm / norm), math.hypot(norm, int(fit_intercept))
     has_target_bounds = has_target_scale or target_bounds is not None
-    low, high = _target_box(target_bounds) if has_target_bounds else (-np.inf, np.inf)
+    low, high = declared_target_bounds(target_bounds) if has_target_bounds else (-np.inf, np.inf)
     target_offset, target_scale = 0.0, 1.0
     if has_target_scale:
         target_offset, target_scale = map(float, _affine_map(low, high, centre=fit_intercept))
@@ -189,7 +220,7 @@ def declared_coordinates(
             "Got feature_bounds or row_norm, and target_bounds, more than 150 orders of magnitude"
             " apart, expected scales that floats can compare. Declare them in other units."
         )
-    return Coordinates(
+    declared = Coordinates(
         lower=lower,
         upper=upper,
         offset=offset,
@@ -202,12 +233,16 @@ def declared_coordinates(
         features_norm=math.inf if row_norm is None else float(row_norm),
         fit_intercept=fit_intercept,
         has_target_scale=has_target_scale,
+        has_log_link=has_log_link,
     )
+    if has_log_link and fit_intercept:
+        return replace(declared, target_offset=declared.log_range[0])
+    return declared
 
 
 def target_scale(target_bounds: Any, *, fit_intercept: bool) -> float:
     """What a target of one is in the user's units; without an intercept zero stays zero."""
-    low, high = _target_box(target_bounds)
+    low, high = declared_target_bounds(target_bounds)
     return float(_affine_map(low, high, centre=fit_intercept)[1])
 
 
@@ -263,11 +298,13 @@ def standardising_coordinates(moments: Moments, *, declared: Coordinates) -> Coo
         mean = np.where(constant, moments.least, mean)
     centre, width = float(moments.mean[-1]), float(np.sqrt(moments.variance[-1])) or 1.0
     free = declared.without_bounds()
+    if declared.has_log_link:
+        centre, width = declared.target_offset, 1.0
     return replace(free, offset=mean, scale=scale, target_offset=centre, target_scale=width)
 
 
-def _target_box(bounds: Any) -> tuple[float, float]:
-    """The interval to which targets are clipped."""
+def declared_target_bounds(bounds: Any) -> tuple[float, float]:
+    """The interval to which targets are clipped; a ValueError where it is none."""
     low, high = UNDECLARED_TARGET_BOUNDS if bounds is None else _pair(bounds)
     return float(low), float(high)
 

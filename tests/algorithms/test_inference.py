@@ -7,9 +7,12 @@ import pytest
 from scipy.special import expit
 
 from skdpadmm import (
+    DPAdmmGammaRegressor,
     DPAdmmHuberRegressor,
     DPAdmmLinearSVC,
     DPAdmmLogisticRegression,
+    DPAdmmPoissonRegressor,
+    DPAdmmQuantileRegressor,
     DPAdmmRidge,
     DPFedLogisticRegression,
     DPFedRidge,
@@ -319,6 +322,8 @@ def test_a_plan_says_what_intervals_cost_and_how_wide_they_will_be():
         (DPAdmmLogisticRegression(intervals=True, **BOUNDS), 3),
         (DPAdmmLogisticRegression(intervals=True, class_weight={0: 1.0, 1: 2.0}, **BOUNDS), 2),
         (DPAdmmLinearSVC(intervals=True, **BOUNDS), 2),
+        (DPAdmmQuantileRegressor(intervals=True, **BOUNDS), None),
+        (DPAdmmPoissonRegressor(intervals=True, target_bounds=(0, 9), **BOUNDS), None),
     ],
 )
 def test_intervals_that_nobody_can_give_are_refused_before_there_are_data(model, n_classes):
@@ -378,3 +383,13 @@ def test_a_fit_without_intervals_has_a_summary_without_them():
     found = summary(DPAdmmHuberRegressor(target_bounds=(-4, 4), **BOUNDS).fit(X, scores))
     assert not found.known.any()
     assert "without intervals=True" in repr(found)
+    assert found.effect == "coefficient"
+
+
+def test_a_summary_of_rates_has_their_ratios():
+    X, scores, _ = table(200)
+    model = DPAdmmGammaRegressor(epsilon=math.inf, target_bounds=(0.01, 99), **BOUNDS)
+    found = summary(model.fit(X, np.exp(scores)))
+    assert found.effect == "rate ratio"
+    np.testing.assert_allclose(found.table()[:2, 0], np.exp(model.coef_))
+    assert summary(model, exponentiate=False).effect == "coefficient"

@@ -8,9 +8,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import (
+    DPAdmmGammaRegressor,
+    DPAdmmLogisticRegression,
+    DPAdmmPoissonRegressor,
+    DPAdmmQuantileRegressor,
+    DPAdmmRidge,
+)
 from skdpadmm._fitting import gates_by
-from skdpadmm.algorithms import ConsensusADMM, GradientADMM, condition
+from skdpadmm.algorithms import (
+    AveragedADMM,
+    ConsensusADMM,
+    GradientADMM,
+    GradientDescent,
+    ObjectivePerturbation,
+    condition,
+)
 from skdpadmm.algorithms._certified_solves import settled_bounds
 from skdpadmm.algorithms._noise_left import Tail, parameter_variance, score_variance
 from skdpadmm.algorithms._preparations import (
@@ -274,6 +287,33 @@ def test_counts_of_a_histogram_move_by_one_bin_out_and_one_in(relation, factor):
     assert share == pytest.approx(0.03, rel=1e-6)
     with pytest.raises(ValueError, match=r"^Got scale='private' with feature_bounds for every"):
         DPAdmmRidge(scale="private", feature_bounds=(0, 1)).plan(100, 3)
+
+
+def test_units_of_rates_and_quantiles_are_released_only_where_no_theorem_has_their_constants():
+    known = {"feature_bounds": (-1, 1), "target_bounds": (0.1, 50.0), "alpha": 0.01}
+    for cls in (DPAdmmPoissonRegressor, DPAdmmGammaRegressor, DPAdmmQuantileRegressor):
+        for algorithm, is_released in (
+            (ConsensusADMM(), True),
+            (GradientDescent(), True),
+            (GradientDescent(guarantee="last"), False),
+            (ObjectivePerturbation(), False),
+            (AveragedADMM(guarantee="path"), False),
+        ):
+            if cls is DPAdmmQuantileRegressor and isinstance(algorithm, ObjectivePerturbation):
+                continue
+            plan = cls(algorithm=algorithm, **known).plan(20_000, 3)
+            assert (plan.facts.centering is not None) == is_released
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 1e6])
+def test_a_released_rate_is_that_of_the_target_and_starts_the_fit(epsilon):
+    rng = np.random.default_rng(0)
+    X, y = np.zeros((20_000, 1)), 300 * rng.lognormal(0, 0.5, 20_000)
+    model = DPAdmmGammaRegressor(
+        epsilon=epsilon, feature_bounds=(-1, 1), target_bounds=(10, 9000), max_iter=1,
+        random_state=0, algorithm=GradientDescent(step_size=1e-9),
+    )  # fmt: skip
+    assert model.fit(X, y).predict(X[:1]) == pytest.approx(y.mean(), rel=0.05)
 
 
 def test_units_are_estimated_by_default_where_they_are_unknown_and_signal_is_ample():

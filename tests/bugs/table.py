@@ -38,7 +38,7 @@ from skdpadmm.algorithms._noise_left import Tail
 from skdpadmm.algorithms._preparations import median_norm, norm_counts, target_sums
 from skdpadmm.central import CentralModel
 from skdpadmm.engine import Engine
-from skdpadmm.losses import SquaredLoss, clip_derivative
+from skdpadmm.losses import SquaredLoss, TweedieLoss, clip_derivative
 from skdpadmm.model_selection._search import Trials
 from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
@@ -1085,9 +1085,11 @@ BUGS = [
     Bug("data in the model that were not released", data_in_the_model, FUNCTION,
         "consensus-exact"),
     Bug("a centre that was not released", exact_centre, FUNCTION,
-        "consensus-centred federated-centred-agent averaged-centred"),
+        "consensus-centred federated-centred-agent averaged-centred poisson-centred"
+        " quantile-centred"),
     Bug("half the sensitivity of a target", moments_of_half_the_records, REPLAY,
-        "consensus-centred federated-centred-agent averaged-centred objective-centred"),
+        "consensus-centred federated-centred-agent averaged-centred objective-centred"
+        " poisson-centred"),
     Bug("units from norms that were not released", exact_units, FUNCTION,
         "consensus-conditioned-scaled", params={"l1_ratio": 0.0}),
     Bug("a clip bound from norms that were not released", exact_clip_unit, FUNCTION,
@@ -1286,6 +1288,14 @@ THEOREM_BUGS = [
     TheoremBug("a count before its reservation", a_count_before_its_reservation,
                "tests.interface.test_private_number.test_the_ledger_has_the_whole_cost_before_the_count_and_a_refusal_costs_no_data",
                (Path,)),
+    TheoremBug("curvature of costs as of counts", setting("skdpadmm.losses.TweedieLoss.smoothness", property(lambda loss: loss.largest ** (2 - loss.power))),
+               "tests.losses.test_losses.test_constants_of_rates_are_attained_at_the_ends_of_their_range", (TweedieLoss(2.0, 0.3, 4.0),)),
+    TheoremBug("rates without a range", setting("skdpadmm.losses.TweedieLoss._rate", lambda loss, scores: np.exp(scores)),
+               "tests.losses.test_losses.test_derivative_and_curvature_are_slopes_within_the_public_constants"),
+    TheoremBug("targets of a loss beyond their range", setting("skdpadmm.losses.TweedieLoss._target", lambda loss, target: target),
+               "tests.losses.test_losses.test_constants_of_rates_are_attained_at_the_ends_of_their_range", (TweedieLoss(2.0, 0.3, 4.0),)),
+    TheoremBug("a released unit of a loss whose constants are in a theorem", setting("skdpadmm.algorithms.ObjectivePerturbation.takes_corners", True),
+               "tests.algorithms.test_preparations.test_units_of_rates_and_quantiles_are_released_only_where_no_theorem_has_their_constants"),
     TheoremBug("buffers of a stream in its pickle", setting("skdpadmm._streaming._HIDDEN", OnTheModel()),
                f"{CORRELATED}.test_a_copy_goes_on_without_the_sums_of_earlier_records", ("deepcopy",)),
     TheoremBug("buffers of a stream in its copy", setting("skdpadmm._streaming._HIDDEN", OnTheModel()),

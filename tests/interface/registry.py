@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import (
+    ElasticNet,
+    GammaRegressor,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    TweedieRegressor,
+)
 from sklearn.utils.validation import _get_feature_names
 
 import skdpadmm as dp
@@ -21,6 +30,10 @@ STREAM = GradientADMM(schedule="stream")
 SMALL = {"random_state": 0, "max_iter": 5}
 THREE = {"classes": [0, 1, 2]}
 MEAN = {"alpha": 0.05}
+# Within them all rates are.
+RATES = [f"linear_model.{name}Regressor" for name in ("Poisson", "Gamma", "Tweedie")]
+OF_RATES = {**MEAN, "target_bounds": (1e-3, 40.0)}
+NEWTON = {**MEAN, "solver": "newton-cholesky", "tol": 1e-12}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +52,11 @@ class Row:
             return 1
         return 3 if self.estimator.classes else 2
 
+    @property
+    def is_rate(self) -> bool:
+        """Whether logarithms of targets follow the features."""
+        return self.estimator._sklearn_class in RATES
+
     def make(self, **changed: Any) -> BaseEstimator:
         """A fresh estimator."""
         return clone(self.estimator).set_params(**changed)
@@ -49,6 +67,8 @@ class Row:
         X = rng.uniform(-1, 1, size=(n, p))
         X[np.abs(X) < 0.3] = 0.0
         scores = 0.2 + X @ np.resize([1.0, -2.0, 0.5], p) + 0.5 * rng.normal(size=n)
+        if self.is_rate:
+            scores = np.exp(scores / 2)
         cuts = {1: None, 2: [0.0], 3: [-0.5, 0.8]}[self.n_classes]
         return X, scores if cuts is None else np.digitize(scores, cuts)
 
@@ -77,6 +97,9 @@ COUNTERPARTS: dict[str, Callable[[int], BaseEstimator]] = {
     "ridge": lambda n: Ridge(alpha=2.0),
     "mean ridge": lambda n: Ridge(alpha=0.05 * n, solver="cholesky"),
     "logistic": lambda n: logistic(0.5),
+    "poisson": lambda n: PoissonRegressor(**NEWTON),
+    "gamma": lambda n: GammaRegressor(**NEWTON),
+    "tweedie": lambda n: TweedieRegressor(power=1.5, link="log", **NEWTON),
     "mean logistic": lambda n: logistic(1 / (0.05 * n)),
     "linear": lambda n: LinearRegression(),
 }
@@ -90,6 +113,10 @@ DEFAULTS: dict[str, Row] = {
     "elastic net": _row("central", dp.DPAdmmElasticNet(**MIXED), "mixed"),
     "fused": _row("central", dp.DPAdmmGeneralizedLasso(alpha=0.0), "linear"),
     "huber": _row("central", dp.DPAdmmHuberRegressor()),
+    "poisson": _row("central", dp.DPAdmmPoissonRegressor(**OF_RATES), "poisson"),
+    "gamma": _row("central", dp.DPAdmmGammaRegressor(**OF_RATES), "gamma"),
+    "tweedie": _row("central", dp.DPAdmmTweedieRegressor(**OF_RATES), "tweedie"),
+    "quantile": _row("central", dp.DPAdmmQuantileRegressor(quantile=0.3, alpha=0.05)),
     "linear svc": _row("central", dp.DPAdmmLinearSVC()),
     "three hinges": _row("central", dp.DPAdmmLinearSVC(**THREE)),
     "logistic": _row("central", dp.DPAdmmLogisticRegression(C=0.5), "logistic"),

@@ -27,7 +27,14 @@ def all_estimators() -> list[BaseEstimator]:
     found = [getattr(module, name) for module in (skdpadmm, skdpadmm.preprocessing)
              for name in module.__all__]  # fmt: skip
     classes = [cls for cls in found if inspect.isclass(cls) and issubclass(cls, BaseEstimator)]
-    return [cls(*[{0: (-3, 3)}] * (cls is PublicTableTransformer)) for cls in classes]
+    public = {"TweedieRegressor": {"target_bounds": (1e-3, 40)}}
+    public |= dict.fromkeys(["PoissonRegressor", "GammaRegressor"], public["TweedieRegressor"])
+    bounds = [public.get(cls.__name__.removeprefix("DPAdmm"), {}) for cls in classes]
+    table = ({0: (-3, 3)},)
+    return [
+        cls(*table * (cls is PublicTableTransformer), **known)
+        for cls, known in zip(classes, bounds, strict=True)
+    ]
 
 
 # Agents need no accuracy here, for which a few rounds are enough.

@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.linear_model import QuantileRegressor
 
 from skdpadmm import (
     DPAdmmHuberRegressor,
     DPAdmmLinearSVC,
+    DPAdmmQuantileRegressor,
     DPDecentralizedClassifier,
     DPDecentralizedRegressor,
     _fitting,
 )
 from skdpadmm.algorithms import ConsensusADMM, FederatedADMM, _agent_blocks
+from skdpadmm.losses import SmoothedPinball
 from skdpadmm.network import TOPOLOGIES
 from tests.interface.registry import DEFAULTS, ROWS, all_pairs, parameters
 
@@ -155,6 +158,34 @@ def test_huber_regression_minimises_its_objective(threshold, alpha):
         return 2 * huber(r, threshold).sum() + alpha * w[:-1] @ w[:-1]
 
     assert_minimum(value, np.append(model.coef_, model.intercept_))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_quantile_regression_minimises_its_objective_close_to_that_of_scikit_learn(
+    quantile, fit_intercept
+):
+    X, y = ROWS["ridge"].data(n=200)
+    params = {"quantile": quantile, "alpha": 0.02, "fit_intercept": fit_intercept}
+    exact = QuantileRegressor(**params).fit(X, y)
+
+    def value(model, loss):
+        return loss.value(model.predict(X), y).mean() + 0.02 * np.abs(model.coef_).sum()
+
+    gaps = []
+    for smoothing in (0.1, 0.01, 0.001):
+        model = DPAdmmQuantileRegressor(smoothing=smoothing, **params, **INF).fit(X, y)
+        # Undeclared bounds are [-3, 3].
+        loss, sharp = (SmoothedPinball(quantile, 3 * width) for width in (smoothing, 1e-12))
+
+        def smoothed(w, loss=loss):
+            scores = X @ w[:3] + (w[3] if fit_intercept else 0.0)
+            return loss.value(scores, y).mean() + 0.02 * np.abs(w[:3]).sum()
+
+        assert_minimum(smoothed, np.append(model.coef_, model.intercept_)[: 3 + fit_intercept])
+        gaps.append(value(model, sharp) - value(exact, sharp))
+        assert -1e-9 < gaps[-1] < 3 * smoothing / 8
+    assert gaps[-1] < 1e-5
 
 
 @pytest.mark.parametrize(

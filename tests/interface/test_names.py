@@ -13,8 +13,9 @@ from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
 from tests.interface.registry import DEFAULTS
 
 PUBLIC = {
-    "central": "DPAdmmElasticNet DPAdmmGeneralizedLasso DPAdmmHuberRegressor DPAdmmLasso"
-    " DPAdmmLinearSVC DPAdmmLogisticRegression DPAdmmRidge",
+    "central": "DPAdmmElasticNet DPAdmmGammaRegressor DPAdmmGeneralizedLasso DPAdmmHuberRegressor"
+    " DPAdmmLasso DPAdmmLinearSVC DPAdmmLogisticRegression DPAdmmPoissonRegressor"
+    " DPAdmmQuantileRegressor DPAdmmRidge DPAdmmTweedieRegressor",
     "federated": "DPFedElasticNet DPFedLasso DPFedLogisticRegression DPFedRidge",
     "decentralized": "DPDecentralizedClassifier DPDecentralizedRegressor",
     "personalized": "DPPersonalizedClassifier DPPersonalizedRegressor LocalClassifier"
@@ -30,7 +31,8 @@ PUBLIC = {
     " MultiStepADMM ObjectivePerturbation PersonalizedCoordinateDescent RandomWalkADMM"
     " RandomWalkProximalPoint RandomizedADMM RandomizedGradientDescent RandomizedSGD"
     " SecretSharingGradientDescent",
-    "losses": "HuberLoss LogisticLoss MultinomialLoss OneVsRestHinge SmoothedHinge SquaredLoss",
+    "losses": "HuberLoss LogisticLoss MultinomialLoss OneVsRestHinge SmoothedHinge SmoothedPinball"
+    " SquaredLoss TweedieLoss",
     "penalties": "L1 ElasticNet GeneralizedL1 LinearConstraint NoPenalty SquaredL2"
     " difference_matrix",
     "network": "Similarity Topology angle_similarity gaussian_similarity knn_similarity"

@@ -16,7 +16,7 @@ from tests.interface.registry import DEFAULTS, ROWS
 # Of `local_model`, of probabilities and of streams.
 UNLISTED = {
     "_facts_", "_coordinates_", "_public_models_", "_trusts_by_size_", "_doubt_",
-    "_score_variance_", "_box_", "_arrived_", "n_samples_seen_",
+    "_score_variance_", "_box_", "_arrived_", "n_samples_seen_", "_inverse_link_",
 }  # fmt: skip
 PROBABILITIES = {"_doubt_", "_score_variance_"}
 
@@ -46,6 +46,7 @@ def test_every_parameter_is_named_and_has_a_constraint_and_a_description(name):
 OF_FAMILIES = {
     "adversary", "coef_", "delta", "epsilon", "intervals", "loss", "max_iter", "n_agents",
     "neighboring", "partition", "participation", "dropout", "agent_labels_", "privacy_",
+    "smoothing",
 }  # fmt: skip
 
 
@@ -63,6 +64,7 @@ def test_what_estimators_share_is_described_alike(section):
     for row in DEFAULTS.values():
         for name, (_, words) in entries(type(row.estimator), section).items():
             of = (row.family, row.n_classes > 1) if name in OF_FAMILIES else ()
+            of += (type(row.estimator),) if name == "target_bounds" and row.is_rate else ()
             said[name, of].add(words)
     assert {key: words for key, words in said.items() if len(words) > 1} == {}
 

@@ -34,7 +34,10 @@ def warned(action, *args, **more):
 
 def declared(row, **changed):
     names = row.make().get_params()
-    return row.make(**{k: v for k, v in BOUNDED.items() if k in names} | changed)
+    known = {k: v for k, v in BOUNDED.items() if k in names}
+    # Of rates they are declared.
+    known |= {"target_bounds": row.estimator.target_bounds} if row.is_rate else {}
+    return row.make(**known | changed)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -45,7 +48,8 @@ def test_what_is_not_declared_is_warned_of_once_and_what_is_declared_never(name)
     assert category is UndeclaredBoundsWarning
     assert text.startswith("Pass feature_bounds=(lower, upper)")
     assert len(text.split()) <= 45
-    assert ("target_bounds=(lower, upper)" in text) != is_classifier(row.estimator)
+    knows_target = is_classifier(row.estimator) or row.is_rate
+    assert ("target_bounds=(lower, upper)" in text) != knows_target
     assert not warned(plan_of, declared(row), 20_000, 3)
     of_rows = {"feature_bounds": None, "row_norm": 1.0}
     assert not warned(plan_of, declared(row, **of_rows), 20_000, 3)

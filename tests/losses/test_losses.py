@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, log_softmax
+from sklearn.metrics import mean_tweedie_deviance
 
 from skdpadmm.losses import (
     HuberLoss,
@@ -15,12 +16,16 @@ from skdpadmm.losses import (
     MultinomialLoss,
     OneVsRestHinge,
     SmoothedHinge,
+    SmoothedPinball,
     SquaredLoss,
+    TweedieLoss,
     WeightedLoss,
     clip_derivative,
 )
 
 SCALAR = [SquaredLoss(), HuberLoss(threshold=1.3), LogisticLoss(), SmoothedHinge(smoothing=0.6)]
+RATES = [TweedieLoss(1.0, 0.0, 5.0), TweedieLoss(1.4, 0.5, 4.0), TweedieLoss(2.0, 0.3, 4.0)]
+SCALAR += [*RATES, SmoothedPinball(0.2, 0.6)]
 WEIGHTED = [
     WeightedLoss(LogisticLoss(), (0.3, 7.0)),
     WeightedLoss(SmoothedHinge(0.6), (9.0, 1.0)),
@@ -49,6 +54,12 @@ def signs_of(loss, target):
 def far_from_kinks(loss, scores, target):
     """Records at which the derivative of the loss is itself differentiable."""
     loss = loss.unweighted
+    if isinstance(loss, TweedieLoss):
+        with np.errstate(divide="ignore"):
+            ends = np.log([[loss.lowest], [loss.largest]])
+        return np.abs(scores - ends).min(axis=0) > 1e-3
+    if isinstance(loss, SmoothedPinball):
+        return np.abs(np.abs(scores - target) - loss.smoothing / 2) > 1e-3
     if isinstance(loss, HuberLoss):
         return np.abs(np.abs(scores - target) - loss.threshold) > 1e-3
     if isinstance(loss, SmoothedHinge | OneVsRestHinge):
@@ -88,10 +99,48 @@ def test_derivative_and_curvature_are_slopes_within_the_public_constants(seed):
 
 def test_the_constants_are_the_smallest_there_are():
     constants = {SquaredLoss(): (math.inf, 1), HuberLoss(2.0): (2, 1), LogisticLoss(): (1, 0.25)}
+    constants |= {TweedieLoss(1, 0, 20): (20, 20), TweedieLoss(2, 0.5, 4): (7, 8)}
+    constants |= {SmoothedPinball(0.2, 0.6): (0.8, 1 / 0.6)}
     constants |= {SmoothedHinge(0.3): (1, 1 / 0.3), OneVsRestHinge(3, 0.3): (3**0.5, 1 / 0.3)}
     constants |= {MultinomialLoss(3): (2**0.5, 0.5), WEIGHTED[0]: (7, 7 / 4)}
     for loss, expected in constants.items():
         assert (loss.lipschitz, loss.smoothness) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("loss", [*RATES, TweedieLoss(1.7, 1e-3, 50.0)], ids=repr)
+def test_constants_of_rates_are_attained_at_the_ends_of_their_range(loss):
+    least = max(loss.lowest, 1e-9)
+    rates, targets = np.meshgrid(np.geomspace(least, loss.largest, 301), [-9.0, least, 1.0, 99.0])
+    scores, targets = np.log(rates).ravel(), targets.ravel()
+    inside = np.clip(scores, np.log(least) + 1e-12, np.log(loss.largest) - 1e-12)
+    derivative, curvature = loss.derivative(scores, targets), loss.curvature(inside, targets)
+    assert np.abs(derivative).max() == pytest.approx(loss.lipschitz, rel=1e-8)
+    assert curvature.max() == pytest.approx(loss.smoothness, rel=1e-8)
+
+
+@pytest.mark.parametrize("loss", RATES, ids=repr)
+def test_losses_of_rates_are_half_of_deviances_and_do_not_depend_on_the_unit(loss):
+    rng = np.random.default_rng(0)
+    rates, target = rng.uniform(0.6, 4.0, (2, N))
+    change = loss.value(np.log(rates), target) - loss.value(np.zeros(N), target)
+    for k in range(N):
+        deviances = [
+            mean_tweedie_deviance(target[[k]], [rate], power=loss.power) for rate in (rates[k], 1)
+        ]
+        assert change[k] == pytest.approx((deviances[0] - deviances[1]) / 2, abs=1e-12)
+    derivative = loss.in_units(7.0).derivative(np.log(rates / 7), target / 7)
+    expected = loss.derivative(np.log(rates), target)
+    np.testing.assert_allclose(7**loss.degree * derivative, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("q", [0.5, 0.1])
+def test_a_smoothed_pinball_loss_is_a_mean_of_pinball_losses(q):
+    loss, scores = SmoothedPinball(q, 0.6), np.linspace(-1, 1, 41)
+    nearby = scores[:, None] + 0.6 * (np.arange(2000) + 0.5) / 2000 - 0.3
+    expected = np.where(nearby > 0, (1 - q) * nearby, -q * nearby).mean(axis=1)
+    np.testing.assert_allclose(loss.value(scores, np.zeros(41)), expected, atol=1e-7)
+    sharp = np.where(scores > 0, (1 - q) * scores, -q * scores)
+    assert (loss.value(scores, np.zeros(41)) - sharp).max() == pytest.approx(0.6 / 8)
 
 
 def test_values_are_those_of_scipy_and_of_closed_forms():
@@ -114,8 +163,8 @@ def test_values_are_those_of_scipy_and_of_closed_forms():
     size = np.abs(scores - target)
     expected = np.where(size <= 1.3, size**2 / 2, 1.3 * (size - 0.65))
     np.testing.assert_allclose(HuberLoss(1.3).value(scores, target), expected, atol=1e-14)
-    for loss in (HuberLoss(1.3), SquaredLoss()):
-        units = 49 * loss.in_units(7.0).value(scores / 7, target / 7)
+    for loss in (HuberLoss(1.3), SquaredLoss(), SmoothedPinball(0.2, 0.6)):
+        units = 7**loss.degree * loss.in_units(7.0).value(scores / 7, target / 7)
         np.testing.assert_allclose(units, loss.value(scores, target), rtol=1e-12)
 
 
@@ -187,7 +236,8 @@ def test_extreme_arguments_and_few_steps_give_feasible_results_without_warnings(
         value = loss.value(scores, target)
     assert all((sizes(r) <= loss.lipschitz * (1 + 1e-12)).all() for r in results[2:])
     assert all(np.isfinite(result).all() for result in results)
-    assert (value >= 0).all()
+    # Of rates up to a constant of the target.
+    assert loss.has_log_link or (value >= 0).all()
     assert loss == SquaredLoss() or np.isfinite(value).all()
 
 
@@ -232,6 +282,13 @@ def test_parameters_without_meaning_are_refused(value):
     for make in (HuberLoss, SmoothedHinge, lambda h: OneVsRestHinge(3, h)):
         with pytest.raises(ValueError, match=r"Got (threshold|smoothing)=.*\(0, inf\)"):
             make(value)
+    with pytest.raises(ValueError, match="Got quantile="):
+        SmoothedPinball(1.5 if value > 0 else value, 1.0)
+    with pytest.raises(ValueError, match="Got power="):
+        TweedieLoss(2.5 if value > 0 else value, 1.0, 2.0)
+    for pair in ((0.0, 2.0), (2.0, 1.0), (-1.0, 1.0), (1.0, math.inf)):
+        with pytest.raises(ValueError, match=r"Got target_bounds=\(.*unless power is 1"):
+            TweedieLoss(1.5, *pair)
     for make in (MultinomialLoss, lambda k: OneVsRestHinge(k, smoothing=1.0)):
         with pytest.raises(ValueError, match="Got n_classes=1, expected an int >= 2"):
             make(1)
