@@ -310,10 +310,11 @@ class PrivateLinearModel(LinkedEstimator):
         n_summed = LARGEST_COUNT if self.neighboring == "add_remove" else n_samples
         curvature = 0.0
         if not self.fit_intercept:
-            # Of all parameters, rounded down. The scale of the target cancels: it multiplies the
-            # coefficients and divides the penalty.
+            # Of all parameters, rounded down. The scale of the target multiplies the coefficients
+            # and, to the power of the loss, divides the penalty.
             curvature = penalty.strong_convexity / trust.max_weight
             curvature *= float(coordinates.scale.max()) ** -2.0
+            curvature *= coordinates.unit ** (2.0 - loss.degree)
             curvature *= 1 - 1e-12
         return Facts(
             n_samples=n_samples,

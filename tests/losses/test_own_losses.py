@@ -13,6 +13,7 @@ from skdpadmm import (
     DPAdmmElasticNet,
     DPAdmmLinearSVC,
     DPAdmmLogisticRegression,
+    DPAdmmQuantileRegressor,
     DPAdmmRidge,
     DPDecentralizedClassifier,
     DPFedLogisticRegression,
@@ -21,6 +22,7 @@ from skdpadmm import (
 from skdpadmm import algorithms as alg
 from skdpadmm.algorithms._objective_perturbation import derivative_kind
 from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, WeightedLoss
+from skdpadmm.penalties import SquaredL2
 from skdpadmm.privacy import LossDerivative
 from tests.contract import test_contract as contract
 from tests.contract.registry import BY_ID
@@ -208,3 +210,16 @@ def test_without_noise_a_corner_is_fitted_exactly():
     named = clone(model).set_params(algorithm="consensus-admm")
     with pytest.raises(ValueError, match=r"ProximalNewton.* Pass ConsensusADMM"):
         named.fit(X, y)
+
+
+@pytest.mark.parametrize("base", [DPAdmmRidge, DPAdmmQuantileRegressor])
+def test_the_convexity_of_a_penalty_that_theorems_use_is_that_of_the_objective(base):
+    class Squared(base):
+        def _penalty(self, n_samples, n_features):
+            return SquaredL2(0.5)
+
+    known = {"fit_intercept": False, "feature_bounds": (-2, 2), "target_bounds": (-0.01, 0.01)}
+    facts = Squared(**known).plan(n_samples=100, n_features=1).facts
+    # In public coordinates: of the target's unit, and of columns with bounds of -1 and 1.
+    ridge = facts.penalty.strength * (facts.coordinates.coefficient_scale**2).max()
+    assert facts.penalty_curvature == pytest.approx(ridge, rel=1e-9)
