@@ -1590,7 +1590,7 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
     >>> model = DPAdmmTweedieRegressor(alpha=1e-3, feature_bounds=(-1, 1), target_bounds=(1, 2000),
     ...     random_state=0)
     >>> model.fit(X, y).coef_.round(1)
-    array([ 0.9, -0.5])
+    array([ 1. , -0.5])
     """
 
     _sklearn_class = "linear_model.TweedieRegressor"

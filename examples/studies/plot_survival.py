@@ -12,6 +12,7 @@ of a person are protected together.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -56,18 +57,19 @@ summary(private)
 
 # %%
 # The true odds ratios are 0.95 for a month, 1.03 for a year of age, and 0.5 for the treatment.
-# Survival follows from the hazards; the dashed lines are a fit without privacy, of the months at
-# risk alone.
+# Survival follows from the hazards of the table; the dashed lines are a fit without privacy, of the
+# months at risk alone.
 exact = make_pipeline(PublicTableTransformer(schema), LogisticRegression(C=1e6))
 exact.fit(periods[~periods["ended"]], happened[~periods["ended"]])
 new = pd.DataFrame({"month": np.tile(np.arange(1.0, 13), 2), "age": 55.0})
 new["treated"], new["ended"] = np.repeat([False, True], 12), False
+log_odds = new.assign(intercept=1.0).to_numpy(float) @ summary(private).estimate
+curves = {"epsilon 3": expit(log_odds), "without privacy": exact.predict_proba(new)[:, 1]}
 figure, ax = plt.subplots()
-for fit, style, label in ((private, "-", "epsilon 3"), (exact, "--", "without privacy")):
-    hazards = fit.predict_proba(new)[:, 1].reshape(2, 12)
-    for hazard, color, arm in zip(hazards, ("C0", "C1"), ("control", "treated"), strict=True):
-        survival = np.append(1.0, np.cumprod(1 - hazard))
-        ax.step(range(13), survival, style, color=color, where="post", label=f"{arm}, {label}")
+for (label, hazards), style in zip(curves.items(), ("-", "--"), strict=True):
+    for arm, name in enumerate(("control", "treated")):
+        survival = np.append(1.0, np.cumprod(1 - hazards[12 * arm : 12 * arm + 12]))
+        ax.step(range(13), survival, style, color=f"C{arm}", where="post", label=f"{name}, {label}")
 ax.set(xlabel="month", ylabel="share without an event", title="Survival at age 55")
 ax.legend()
 plt.show()
