@@ -11,36 +11,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from skdpadmm import privacy, protocol
 from skdpadmm._fitting import reserved
+from skdpadmm._numbers import require
 from skdpadmm._report import NOT_CERTIFIED, fit_report, weak_delta
 from skdpadmm.exceptions import PrivacyWarning, warn_user
 from skdpadmm.losses import SquaredLoss
 from skdpadmm.noise import noise_source
 from skdpadmm.penalties import NoPenalty
-from skdpadmm.privacy import (
-    GaussianDP,
-    Mixture,
-    Neighboring,
-    NonPrivate,
-    PrivacyReport,
-    gaussian_mu,
-)
 from skdpadmm.privacy.claims import SAME_ROWS
-from skdpadmm.protocol import (
-    MODEL,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Release,
-    Settings,
-    View,
-    not_private,
-)
 
 _T = TypeVar("_T")
 # The name of the release in a plan.
 STATISTICS = "statistics"
+NOT_COVERED = "Fits and other releases on the same records: their costs add up."
 
 
 def plan_statistics(
@@ -54,58 +38,58 @@ def plan_statistics(
     n_samples: int = 1,
     schema: str = "",
     lost: float = 0.0,
-) -> Plan:
+) -> protocol.Plan:
     """Plan one release of an array whose Euclidean sensitivity, rounding included, is known.
 
     `schema` is what else is public of it: releases with another one share no seeded noise. Of rows
     whose number is not public `n_samples` is 1. With probability `lost`, a part of delta, something
     else is seen that noise does not hide. It warns of a delta that is too large.
     """
-    budget = Budget(epsilon=epsilon, delta=delta)
-    facts = Facts(
+    expected = "'replace_one' or 'zero_out', between which n_samples is public"
+    is_public = n_samples == 1 or neighboring in ("replace_one", "zero_out")
+    require(is_public, "neighboring", neighboring, expected)
+    budget = protocol.Budget(epsilon=epsilon, delta=delta)
+    facts = protocol.Facts(
         n_samples=n_samples,
         n_parameters=math.prod(shape),
         # There is no model.
         loss=SquaredLoss(),
         penalty=NoPenalty(),
-        neighboring=Neighboring(neighboring),
+        neighboring=privacy.Neighboring(neighboring),
         row_norm=1.0,
         rounding=1.0,
         max_iter=1,
         schema=schema,
     )
-    release = not_private(STATISTICS, shape, facts.observers)
+    release = protocol.not_private(STATISTICS, shape, facts.observers)
     if budget.is_private:
         # Rounded up: what is spent is the budget, and not the float above it.
-        noise_std = sensitivity / gaussian_mu(epsilon, (delta - lost) / (1 - lost)) * (1 + 1e-12)
-        views: tuple[View, ...] = ()
+        std = sensitivity / privacy.gaussian_mu(epsilon, (delta - lost) / (1 - lost)) * (1 + 1e-12)
+        seen: privacy.Guarantee = privacy.GaussianDP(sensitivity / std)
         if lost:
-            either = GaussianDP(sensitivity / noise_std), NonPrivate()
-            views = (View(observer=MODEL, guarantees=(Mixture((1 - lost, lost), either),)),)
-        release = Release(
-            name=STATISTICS,
-            shape=shape,
-            sensitivities=(sensitivity,),
-            noise_std=noise_std,
-            views=views,
+            seen = privacy.Mixture((1 - lost, lost), (seen, privacy.NonPrivate()))
+        views = (protocol.View(observer=protocol.MODEL, guarantees=(seen,)),)
+        release = protocol.Release(
+            name=STATISTICS, shape=shape, sensitivities=(sensitivity,), noise_std=std, views=views
         )
     for line in weak_delta(budget, n_samples) if budget.is_private else ():
         warn_user(line, PrivacyWarning)
-    return Plan(
-        algorithm=subject, facts=facts, budget=budget, settings=Settings(()), releases=(release,)
+    nothing = protocol.Settings(())
+    return protocol.Plan(
+        algorithm=subject, facts=facts, budget=budget, settings=nothing, releases=(release,)
     )
 
 
 def run_statistics(
-    plan: Plan,
-    compute: Callable[[Gate], _T],
+    plan: protocol.Plan,
+    compute: Callable[[protocol.Gate], _T],
     *,
     sees: str,
     assumptions: tuple[str, ...] = (),
     random_state: Any = None,
     sampler: str = "floating-point",
     ledger: Any = None,
-) -> tuple[_T, PrivacyReport]:
+) -> tuple[_T, privacy.PrivacyReport]:
     """Reserve the cost, read data in `compute`, which releases through the gate, and report.
 
     `sees` says what is released, `assumptions` what its guarantee rests on beside what all do.
@@ -125,17 +109,15 @@ def run_statistics(
         subject=plan.algorithm,
         observers=(replace(report.observers[0], sees=sees),),
         assumptions=assumptions if plan.budget.is_private else (),
-        not_covered=(
-            "Fits and other releases on the same records: their costs add up.",
-            *report.not_covered[-2:],
-        ),
+        # Validation and time are those of a fit.
+        not_covered=(NOT_COVERED, *report.not_covered[-2:]),
         signal="",
         signal_strength=None,
     )
     # A warning, of a model or of floating point, would depend on data.
     silence = warnings.catch_warnings(action="ignore")
     with silence, np.errstate(all="ignore"), reserved(ledger, report, plan):
-        gate = Gate(plan, noise)
+        gate = protocol.Gate(plan, noise)
         result = compute(gate)
         gate.close()
     return result, report

@@ -1418,7 +1418,7 @@ THEOREM_BUGS = [
                ("zero_out", pytest.MonkeyPatch)),
     TheoremBug("a threshold of categories without a delta", setting("skdpadmm.preprocessing._bounds.ndtri", lambda _: -1.0),
                f"{BOUNDS}.test_which_categories_are_listed_keeps_the_budget_exactly", (1.0, "replace_one")),
-    TheoremBug("a delta of categories that is spent twice", setting("skdpadmm._statistics.Mixture", lambda weights, both: both[0]),
+    TheoremBug("a delta of categories that is spent twice", setting("skdpadmm.privacy.Mixture", lambda weights, both: both[0]),
                f"{BOUNDS}.test_which_categories_are_listed_keeps_the_budget_exactly", (1.0, "zero_out")),
     TheoremBug("categories by their exact counts", exact_categories,
                f"{BOUNDS}.test_a_category_at_the_threshold_is_listed_half_of_the_time"),

@@ -189,6 +189,21 @@ def test_bounds_are_what_estimators_take():
         _ = by_name.target_bounds
 
 
+def test_every_kind_of_table_has_the_same_bounds():
+    numbers, texts = [1.0, 2.0, None] * 300, ["x", "y", None] * 300
+    table = pd.DataFrame({"a": numbers, "c": texts})
+    known = {"random_state": 0, "categories": ["c"]}
+    schema = private_bounds(table, 1.0, **known).schema
+    assert schema["c"] == ["x", "y"]
+    polars = pytest.importorskip("polars").DataFrame({"a": numbers, "c": texts})
+    assert private_bounds(polars, 1.0, **known).schema == schema
+    series, rows = polars["a"], [list(row) for row in zip(numbers, texts, strict=True)]
+    target = private_bounds(series, 1.0, random_state=0).target_bounds
+    assert target == private_bounds(table["a"], 1.0, random_state=0).target_bounds
+    of_list = private_bounds(rows, 1.0, random_state=0, categories=[1]).schema
+    assert of_list[1] == ["x", "y"]
+
+
 def test_columns_that_noise_hides_are_named_and_never_given_a_range():
     table = pd.DataFrame({"age": np.arange(30.0), "city": ["Oslo"] * 30})
     for seed in range(20):
@@ -211,7 +226,7 @@ def test_columns_that_noise_hides_are_named_and_never_given_a_range():
         (np.eye(3), {"categories": ["city"]}, r"^Got categories=\['city'\], expected columns"),
         (np.eye(3), {"delta": 0.0}, "^Got delta=0"),
         (np.eye(3), {"epsilon": -1.0}, "^Got epsilon=-1"),
-        (np.eye(3), {"neighboring": "add"}, "not a valid Neighboring"),
+        (np.eye(3), {"neighboring": "add"}, "^Got neighboring='add', expected"),
         (np.eye(3), {"sampler": "fast"}, "^Got sampler='fast'"),
         (np.array([["2020-01-01"]], dtype="M8[D]"), {}, "expected numbers, strings"),
     ],
