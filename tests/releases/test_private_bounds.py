@@ -109,6 +109,15 @@ def test_a_category_at_the_threshold_is_listed_half_of_the_time():
     assert 60 <= found.count({"city": ["Oslo"]}) <= 140
 
 
+def test_names_of_categories_are_plain_text_whatever_class_a_row_has():
+    class Text(str):
+        __slots__ = ("secret",)
+
+    table = np.array([Text("Oslo")] + [np.str_("Oslo"), "Oslo"] * 2000, dtype=object)
+    (name,) = private_bounds(table, 3.0, categories=[0]).schema[0]
+    assert (name, type(name)) == ("Oslo", str)
+
+
 def test_numbers_and_categories_share_one_budget(tmp_path):
     table = pd.DataFrame({"age": [20.0, 30.0] * 200, "city": ["Oslo", "Rome"] * 200})
     ledger = str(tmp_path / "study.db")

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -78,6 +79,38 @@ def contributions(neighboring, patch, n_classes, error_bound=None):
         private_score(model, X, labels, 1.0, **options)
         rows.append(seen.value - alone)
     return rows, seen.plan.releases[0].sensitivities[0]
+
+
+class Codes(Chances):
+    """The same with labels that are numbers."""
+
+    classes_ = np.array([0, 1])
+
+
+@pytest.mark.parametrize("odd", ["x", None, math.nan, pd.NA, 10**400, b"0", 0.5])
+def test_a_label_of_another_type_changes_its_own_row_alone(odd, passed):
+    X, values = np.tile([1.0, 0.0], (50, 1)), []
+    for labels in ([0] * 50, [0] * 49 + [odd]):
+        private_score(Codes(), X, labels, 1.0)
+        values.append(passed.value)
+    assert np.linalg.norm(values[1] - values[0]) <= passed.plan.releases[0].sensitivities[0]
+    # As it is in an array of objects, and as a label of no class.
+    private_score(Codes(), X, np.array(labels, dtype=object), 1.0)
+    np.testing.assert_array_equal(passed.value, values[1])
+    private_score(Codes(), X, [0] * 49 + [7], 1.0)
+    np.testing.assert_array_equal(passed.value, values[1])
+
+
+def test_probabilities_of_one_row_for_all_are_refused():
+    class OfTheFirst(Chances):
+        def predict(self, X):
+            return np.full(len(X), "a")
+
+        def predict_proba(self, X):
+            return X[:1]
+
+    with pytest.raises(ValueError, match=r"^Got shape of predict_proba\(X\)=\(1, 2\)"):
+        private_score(OfTheFirst(), np.full((9, 2), 0.5), ["a"] * 9, 1.0)
 
 
 @pytest.mark.parametrize("neighboring", RELATIONS)
