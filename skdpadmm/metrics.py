@@ -239,7 +239,7 @@ def private_score(
         target_bounds = getattr(last_step(model), "target_bounds", None)
     limits = (-log_loss_bound, 0.0) if classes else pair_of_bounds(target_bounds, "target_bounds")
     width, n_samples = limits[1] - limits[0], len(targets)
-    require(1e-100 <= width <= 1e100, "width of bounds", width, "a size between 1e-100 and 1e100")
+    require(1e-70 <= width <= 1e70, "width of bounds", width, "a size between 1e-70 and 1e70")
     error = width if error_bound is None else error_bound
     require(0 < error <= width, "error_bound", error, f"a size of at most {width:g}, the width")
     parts = _parts(names, len(classes), n_bins, limits, error, Neighboring(neighboring))
