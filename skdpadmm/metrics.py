@@ -210,7 +210,8 @@ def private_score(
     its own guarantee composes with this one.
 
     **Intervals** are normal, of noise and sampling together; that of R2 takes a bound of the
-    fourth moment of the target and its covariance with errors as 0.
+    fourth moment of the target and its covariance with errors as 0. What noise nearly hides is
+    shown where noise made its rows more, and then its interval holds less often.
 
     Examples
     --------

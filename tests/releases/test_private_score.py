@@ -1,6 +1,7 @@
 """Private scores: the joint sensitivity of their vector, and what is computed from it."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
-from skdpadmm.ledger import PrivacyLedger
+from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.metrics import private_score
 from skdpadmm.privacy import gaussian_mu
 from tests.releases.conftest import largest_change, recording
@@ -259,6 +260,32 @@ def test_a_fit_and_its_score_add_up_unless_the_rows_are_others(tmp_path):
     assert PrivacyLedger(path).guarantee().mu == pytest.approx(both)
     assert found.privacy_.epsilon() == 1.0
     assert any("guarantee is counted beside this one" in a for a in found.privacy_.assumptions)
+
+
+class Loud(Numbers):
+    """It says which rows it sees, and fails for some."""
+
+    def predict(self, X):
+        warnings.warn(f"saw {X[0, 0]}", stacklevel=2)
+        if X[0, 0] < 0:
+            raise RuntimeError("no")
+        return np.divide(X[:, 0], 0.0)
+
+
+def test_a_release_is_counted_before_the_model_sees_a_row_and_says_nothing_else(tmp_path):
+    X, y, path = np.ones((50, 1)), np.ones(50), str(tmp_path / "study.db")
+    options = {"target_bounds": (-1, 1), "ledger": path}
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        private_score(Loud(), X, y, 1.0, **options)
+    assert seen == []
+    with pytest.raises(RuntimeError, match="no"):
+        private_score(Loud(), -X, y, 1.0, **options)
+    spent = PrivacyLedger(path).guarantee().mu
+    assert spent == pytest.approx(math.sqrt(2) * gaussian_mu(1.0, 1e-5))
+    PrivacyLedger(path).limit(1.6, 1e-5)
+    with pytest.raises(PrivacyBudgetExceeded):
+        private_score(Loud(), -X, y, 1.0, **options)
 
 
 def test_scores_of_a_ridge_take_its_own_bounds():
