@@ -79,9 +79,9 @@ def test_a_row_changes_its_own_bins_alone(monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_array_equal(whole, np.sum(parts, axis=0))
 
 
-def threshold_of(n_samples, epsilon, delta, neighboring):
+def threshold_of(n_samples, epsilon, delta, neighboring, columns=("city",)):
     """The noisy count from which a category is listed, found from outside; and the plan."""
-    table = pd.DataFrame({"city": ["Oslo"] * n_samples})
+    table = pd.DataFrame({name: ["Oslo"] * n_samples for name in columns})
     low, high = 0.0, 1e9
     with pytest.MonkeyPatch.context() as patch:
         seen = recording(patch)
@@ -89,7 +89,7 @@ def threshold_of(n_samples, epsilon, delta, neighboring):
         while high - low > 1e-9 * high:
             middle = (low + high) / 2
             patch.setattr(Gate, "deliver", lambda *args, n=middle: patched(*args) * 0 + n)
-            found = private_bounds(table, epsilon, categories=["city"], **known)
+            found = private_bounds(table, epsilon, categories=columns, **known)
             low, high = (low, middle) if found.schema else (middle, high)
     return high, seen.plan
 
@@ -120,11 +120,37 @@ def test_which_categories_are_listed_keeps_the_budget_exactly(epsilon, neighbori
     assert listed(1, plan, threshold) <= rare == pytest.approx(0.1 * delta)
 
 
+@pytest.mark.parametrize("neighboring", RELATIONS)
+def test_a_record_in_several_columns_of_categories_is_counted_in_each(neighboring, passed):
+    columns, (before, after) = list("abc"), ("Oslo", "Rome")
+    row = after if neighboring == "replace_one" else None
+    values = []
+    for first in (before, row):
+        table = pd.DataFrame({name: [first, before, after] for name in columns})
+        private_bounds(table, 1.0, categories=columns, neighboring=neighboring)
+        values.append(passed.value)
+    change = float(np.linalg.norm(values[0] - values[1]))
+    assert change == pytest.approx(passed.plan.releases[0].sensitivities[0], rel=1e-12)
+    # Each of its categories may be one that nobody else has.
+    threshold, plan = threshold_of(300, 1.0, 1e-4, neighboring, columns)
+    rare = plan.guarantee().weights[1]
+    assert 0.9 * rare < 3 * listed(1, plan, threshold) <= rare == pytest.approx(1e-5)
+
+
 def test_a_category_at_the_threshold_is_listed_half_of_the_time():
     n = round(threshold_of(300, 1.0, 1e-5, "replace_one")[0])
     table = pd.DataFrame({"city": ["Oslo"] * n + [None] * (300 - n)})
     found = [private_bounds(table, 1.0, categories=["city"]).schema for _ in range(200)]
     assert 60 <= found.count({"city": ["Oslo"]}) <= 140
+
+
+def test_names_of_categories_are_plain_text_whatever_class_a_row_has():
+    class Text(str):
+        __slots__ = ("secret",)
+
+    table = np.array([Text("Oslo")] + [np.str_("Oslo"), "Oslo"] * 2000, dtype=object)
+    (name,) = private_bounds(table, 3.0, categories=[0]).schema[0]
+    assert (name, type(name)) == ("Oslo", str)
 
 
 def test_numbers_and_categories_share_one_budget(tmp_path):

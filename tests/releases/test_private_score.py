@@ -1,8 +1,10 @@
 """Private scores: the joint sensitivity of their vector, and what is computed from it."""
 
 import math
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -14,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
-from skdpadmm.ledger import PrivacyLedger
+from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.metrics import private_score
 from skdpadmm.privacy import gaussian_mu
 from tests.releases.conftest import largest_change, recording
@@ -77,6 +79,38 @@ def contributions(neighboring, patch, n_classes):
         private_score(model, X, labels, 1.0, **options)
         rows.append(seen.value - alone)
     return rows, seen.plan.releases[0].sensitivities[0]
+
+
+class Codes(Chances):
+    """The same with labels that are numbers."""
+
+    classes_ = np.array([0, 1])
+
+
+@pytest.mark.parametrize("odd", ["x", None, math.nan, pd.NA, 10**400, b"0", 0.5])
+def test_a_label_of_another_type_changes_its_own_row_alone(odd, passed):
+    X, values = np.tile([1.0, 0.0], (50, 1)), []
+    for labels in ([0] * 50, [0] * 49 + [odd]):
+        private_score(Codes(), X, labels, 1.0)
+        values.append(passed.value)
+    assert np.linalg.norm(values[1] - values[0]) <= passed.plan.releases[0].sensitivities[0]
+    # As it is in an array of objects, and as a label of no class.
+    private_score(Codes(), X, np.array(labels, dtype=object), 1.0)
+    np.testing.assert_array_equal(passed.value, values[1])
+    private_score(Codes(), X, [0] * 49 + [7], 1.0)
+    np.testing.assert_array_equal(passed.value, values[1])
+
+
+def test_probabilities_of_one_row_for_all_are_refused():
+    class OfTheFirst(Chances):
+        def predict(self, X):
+            return np.full(len(X), "a")
+
+        def predict_proba(self, X):
+            return X[:1]
+
+    with pytest.raises(ValueError, match=r"^Got shape of predict_proba\(X\)=\(1, 2\)"):
+        private_score(OfTheFirst(), np.full((9, 2), 0.5), ["a"] * 9, 1.0)
 
 
 @pytest.mark.parametrize("neighboring", RELATIONS)
@@ -212,15 +246,30 @@ def test_a_fit_and_its_score_add_up_unless_the_rows_are_others(tmp_path):
     assert any("guarantee is counted beside this one" in a for a in found.privacy_.assumptions)
 
 
-def test_a_model_that_fails_on_the_rows_has_spent_the_budget(tmp_path):
-    path = str(tmp_path / "study.db")
-    X, y = binary(100)
-    model = LogisticRegression().fit(X, y)
-    with pytest.raises(ValueError, match="contains NaN"):
-        private_score(model, np.where(X > 1, np.nan, X), y, 1.0, ledger=path)
-    (entry,) = PrivacyLedger(path).entries()
-    assert entry["finished"] is None
-    assert PrivacyLedger(path).total(1e-5) == pytest.approx(1.0)
+class Loud(Numbers):
+    """It says which rows it sees, and fails for some."""
+
+    def predict(self, X):
+        warnings.warn(f"saw {X[0, 0]}", stacklevel=2)
+        if X[0, 0] < 0:
+            raise RuntimeError("no")
+        return np.divide(X[:, 0], 0.0)
+
+
+def test_a_release_is_counted_before_the_model_sees_a_row_and_says_nothing_else(tmp_path):
+    X, y, path = np.ones((50, 1)), np.ones(50), str(tmp_path / "study.db")
+    options = {"target_bounds": (-1, 1), "ledger": path}
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        private_score(Loud(), X, y, 1.0, **options)
+    assert seen == []
+    with pytest.raises(RuntimeError, match="no"):
+        private_score(Loud(), -X, y, 1.0, **options)
+    spent = PrivacyLedger(path).guarantee().mu
+    assert spent == pytest.approx(math.sqrt(2) * gaussian_mu(1.0, 1e-5))
+    PrivacyLedger(path).limit(1.6, 1e-5)
+    with pytest.raises(PrivacyBudgetExceeded):
+        private_score(Loud(), -X, y, 1.0, **options)
 
 
 def test_scores_of_a_ridge_take_its_own_bounds():
