@@ -258,10 +258,9 @@ def private_score(
         release,
         sees="the scores, and the model before",
         assumptions=(
-            f"n_samples={n_samples} and the model are public: it was fitted on other rows, or its"
-            " guarantee is counted beside this one.",
+            "The model is public: it was fitted on other rows, or its guarantee is counted beside"
+            " this one.",
             "The model predicts each row by itself: no step compares rows that are predicted.",
-            *["A record that is zeroed out adds nothing to any sum."] * (neighboring == "zero_out"),
         ),
         random_state=random_state,
         sampler=sampler,
