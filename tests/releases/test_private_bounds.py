@@ -103,8 +103,10 @@ def test_which_categories_are_listed_keeps_the_budget_exactly(epsilon, neighbori
 
 
 @pytest.mark.parametrize("neighboring", RELATIONS)
-def test_a_record_in_several_columns_of_categories_is_counted_in_each(neighboring, passed):
-    columns, (before, after) = list("abc"), ("Oslo", "Rome")
+def test_a_record_in_several_columns_of_categories_is_counted_in_each(
+    neighboring, monkeypatch: pytest.MonkeyPatch
+):
+    passed, columns, (before, after) = recording(monkeypatch), list("abc"), ("Oslo", "Rome")
     row = after if neighboring == "replace_one" else None
     values = []
     for first in (before, row):
@@ -195,6 +197,15 @@ def test_without_noise_ranges_hold_the_share_of_rows_and_end_at_bins():
     assert found["city"] == ["Oslo", "Rome"]
     assert found["code"] == [1, 2, 3]
     assert PublicTableTransformer(found).fit_transform(table).shape == (5000, 8 + 2 + 3)
+
+
+def test_a_range_is_that_of_the_rows_that_are_not_missing():
+    y = np.where(np.arange(5000) % 10 < 7, np.nan, np.arange(5000) % 100)
+    for epsilon in (1.0, math.inf):
+        bounds = private_bounds(y, epsilon, random_state=0)
+        low, high = bounds.target_bounds
+        assert np.mean((low <= y) & (y <= high)) / 0.3 == pytest.approx(bounds.shares[0], abs=0.03)
+        assert bounds.shares[0] >= 0.9
 
 
 def test_bounds_are_what_estimators_take():

@@ -89,8 +89,8 @@ class Codes(Chances):
 
 
 @pytest.mark.parametrize("odd", ["x", None, math.nan, pd.NA, 10**400, b"0", 0.5])
-def test_a_label_of_another_type_changes_its_own_row_alone(odd, passed):
-    X, values = np.tile([1.0, 0.0], (50, 1)), []
+def test_a_label_of_another_type_changes_its_own_row_alone(odd, monkeypatch: pytest.MonkeyPatch):
+    passed, X, values = recording(monkeypatch), np.tile([1.0, 0.0], (50, 1)), []
     for labels in ([0] * 50, [0] * 49 + [odd]):
         private_score(Codes(), X, labels, 1.0)
         values.append(passed.value)
