@@ -1,6 +1,6 @@
 """Bounds and scores that are paid for, on real tables.
 
-    python benchmarks/bounds_and_scores.py            ten draws, ten minutes on one core
+    python benchmarks/bounds_and_scores.py            ten draws, a quarter of an hour on one core
     python benchmarks/bounds_and_scores.py --quick    one draw of two tables
 
 First `private_bounds`, of the columns whose code book has another range than [0, 1], and of the

@@ -138,7 +138,6 @@ def private_score(
     delta: float = 1e-5,
     level: float = 0.95,
     target_bounds: tuple[float, float] | None = None,
-    error_bound: float | None = None,
     log_loss_bound: float = 4.0,
     n_bins: int = 10,
     neighboring: str = "replace_one",
@@ -170,11 +169,7 @@ def private_score(
         Of each interval, in (0, 1).
     target_bounds : pair of floats, default=None
         Public range that targets and predictions of a regressor are clipped to. None: that of the
-        model.
-    error_bound : float, default=None
-        Errors of a regressor are clipped to it, in units of the target. Noise of the mean squared
-        error and of R2 is proportional to its square; R2 is too high where errors are larger. None:
-        the width of `target_bounds`.
+        model. Noise of the mean squared error and of R2 is proportional to its squared width.
     log_loss_bound : float, default=4.0
         The log-loss of a row is clipped to it. Its noise is proportional to it.
     n_bins : int, default=10
@@ -226,7 +221,7 @@ def private_score(
     >>> found = private_score(model, X[5000:], y[5000:], 1.0, random_state=0)
     >>> score = found.scores["accuracy"]
     >>> f"{score.estimate:.3f}, {score.lower:.3f} to {score.upper:.3f}"
-    '0.798, 0.786 to 0.810'
+    '0.799, 0.787 to 0.810'
     """
     require(0 < level < 1, "level", level, "a float in (0, 1), such as 0.95")
     require_count(n_bins, "n_bins")
@@ -241,9 +236,7 @@ def private_score(
     limits = (-log_loss_bound, 0.0) if classes else pair_of_bounds(target_bounds, "target_bounds")
     width, n_samples = limits[1] - limits[0], len(targets)
     require(1e-70 <= width <= 1e70, "width of bounds", width, "a size between 1e-70 and 1e70")
-    error = width if error_bound is None else error_bound
-    require(0 < error <= width, "error_bound", error, f"a size of at most {width:g}, the width")
-    parts = _parts(names, len(classes), n_bins, limits, error, Neighboring(neighboring))
+    parts = _parts(names, len(classes), n_bins, limits, Neighboring(neighboring))
     total = sum(part.importance for part in parts.values())
     weights = {k: math.sqrt(p.importance / total) / p.sensitivity for k, p in parts.items()}
     plan = plan_statistics(
@@ -255,7 +248,7 @@ def private_score(
         delta=delta,
         neighboring=neighboring,
         n_samples=n_samples,
-        schema=repr((names, classes, n_bins, limits, error)),
+        schema=repr((names, classes, n_bins, limits)),
     )
 
     def release(gate: Gate) -> Array:
@@ -330,12 +323,10 @@ def _parts(
     n_classes: int,
     n_bins: int,
     limits: tuple[float, float],
-    error: float,
     neighboring: Neighboring,
 ) -> dict[str, _Part]:
     """The parts that scores are made of, with their sensitivities, from public facts."""
     width = limits[1] - limits[0]
-    share = error / width
     counts = math.sqrt(2.0) if neighboring is Neighboring.REPLACE_ONE else 1.0
 
     factor = neighboring.target_moments_factor
@@ -350,8 +341,8 @@ def _parts(
         "log_loss": moments("neg_log_loss", *limits, width / 2),
         "calibration": _Part((n_bins, 2), counts, counts),
         # In squared half-widths of the bounds of the target, or in one.
-        "mean_squared_error": moments("neg_mean_squared_error", -(error**2), 0.0, 2 * share**2),
-        "mean_absolute_error": moments("neg_mean_absolute_error", -error, 0.0, share),
+        "mean_squared_error": moments("neg_mean_squared_error", -(width**2), 0.0, 2.0),
+        "mean_absolute_error": moments("neg_mean_absolute_error", -width, 0.0, 1.0),
         "target": moments("target", *limits, 0.5, lambda model, X, y: y),
     }
     of_scores = _OF_CLASSES if n_classes else _OF_NUMBERS
@@ -426,7 +417,7 @@ def _scores(
         # Without noise, classes without rows do not count, as in scikit-learn.
         recall, noise, variances = shares[:, ~np.isnan(shares[0]) | (std > 0)]
         k = len(recall)
-        noise_std, variance = math.sqrt((noise**2).sum()) / k, variances.sum() / k**2
+        noise_std, variance = np.sqrt((noise**2).sum()) / k, variances.sum() / np.square(k)
         made["balanced_accuracy"] = (recall.sum() / k, noise_std, variance, 0.0, 1.0)
     return made
 

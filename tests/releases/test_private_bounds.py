@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from skdpadmm import DPAdmmRidge
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.preprocessing import PublicTableTransformer, private_bounds
+from skdpadmm.preprocessing._bounds import _counts
 from skdpadmm.privacy import compose, gaussian_mu
 from skdpadmm.protocol import Gate
 from tests.releases.conftest import largest_change, recording
@@ -47,6 +48,23 @@ def test_no_entry_changes_counts_by_more_than_planned_and_some_by_as_much(
     assert math.sqrt(3) * largest_change(rows, neighboring) == pytest.approx(sensitivity, rel=1e-12)
     noise_std = sensitivity / gaussian_mu(1.0, 1e-5)
     assert noise_std < plan.releases[0].noise_std < noise_std * (1 + 1e-11)
+
+
+def test_bins_are_those_of_a_loop():
+    rng = np.random.default_rng(0)
+    spread = 10.0 ** rng.integers(-8, 14, 100)
+    x = [*(rng.standard_cauchy(100) * spread), 0.0, 1.0, -2.0, 2.0**41, math.nan, math.inf]
+    found, expected = _counts(np.array(x)), [1.0]
+    # Each level has negative bins, one for 0, and positive ones that hold their upper end.
+    for per_octave, weight in ((64, 0.5), (4, 1.0)):
+        last = 60 * per_octave
+        own = np.zeros(2 * last + 1)
+        for number in x:
+            ends = (k for k in range(last) if abs(number) <= 2.0 ** (k / per_octave - 20))
+            if not math.isnan(number):
+                own[last + int(np.sign(number)) * next(ends, last)] += weight
+        expected.extend(own)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_row_changes_its_own_bins_alone(monkeypatch: pytest.MonkeyPatch):
