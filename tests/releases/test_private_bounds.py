@@ -181,6 +181,15 @@ def test_a_simulation_says_so_and_no_privacy_too():
     assert "not private" in repr(private_bounds(X, math.inf))
 
 
+def test_columns_of_other_names_share_no_seeded_noise(passed):
+    digests = set()
+    for names in (["a", "b"], ["b", "a"], ["a", "c"]):
+        table = pd.DataFrame(np.zeros((50, 2)), columns=names)
+        private_bounds(table, 1.0, random_state=0)
+        digests.add(passed.plan.digest())
+    assert len(digests) == 3
+
+
 def test_without_noise_ranges_hold_the_share_of_rows_and_end_at_bins():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({
@@ -261,7 +270,7 @@ def test_every_kind_of_table_has_the_same_bounds():
 
 def test_columns_that_noise_hides_are_named_and_never_given_a_range():
     table = pd.DataFrame({"age": np.arange(30.0), "city": ["Oslo"] * 30})
-    for seed in range(20):
+    for seed in range(100):
         bounds = private_bounds(table, 0.1, categories=["city"], random_state=seed)
         assert bounds.hidden == ("age", "city")
         assert bounds.schema == {}
@@ -282,6 +291,7 @@ def test_columns_that_noise_hides_are_named_and_never_given_a_range():
         (np.eye(3), {"delta": 0.0}, "^Got delta=0"),
         (np.eye(3), {"epsilon": -1.0}, "^Got epsilon=-1"),
         (np.eye(3), {"neighboring": "add"}, "^Got neighboring='add', expected"),
+        (np.ones(1), {"neighboring": "add_remove", "delta": 0.1}, "^Got neighboring='add_remove'"),
         (np.eye(3), {"sampler": "fast"}, "^Got sampler='fast'"),
         (np.array([["2020-01-01"]], dtype="M8[D]"), {}, "expected numbers, strings"),
     ],
