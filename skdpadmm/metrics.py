@@ -410,7 +410,7 @@ def _scores(
         # Without noise, classes without rows do not count, as in scikit-learn.
         recall, noise, variances = shares[:, ~np.isnan(shares[0]) | (std > 0)]
         k = len(recall)
-        noise_std, variance = math.sqrt((noise**2).sum()) / k, variances.sum() / k**2
+        noise_std, variance = np.sqrt((noise**2).sum()) / k, variances.sum() / np.square(k)
         made["balanced_accuracy"] = (recall.sum() / k, noise_std, variance, 0.0, 1.0)
     return made
 

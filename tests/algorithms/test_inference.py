@@ -223,6 +223,12 @@ def test_intervals_of_agents_hold_the_truth_about_as_often_as_they_say():
 )
 def test_each_observer_is_told_what_all_messages_of_an_agent_cost(row):
     plan = BY_ID[row].plan()
+    relation, rounding = plan.facts.neighboring, plan.facts.working_rounding
+    for release in plan.facts.inference.releases:
+        is_sum = release.shape == (plan.facts.n_parameters,)
+        factor = relation.sensitivity_factor if is_sum else relation.second_moment_factor
+        least = factor * rounding / plan.facts.n_samples
+        assert least <= release.sensitivities[0] < least * (1 + 1e-4)
     assert {release.name for release in plan.releases} >= set(SHARES)
     for observer in plan.facts.observers:
         costs = [

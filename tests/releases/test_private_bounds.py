@@ -121,8 +121,10 @@ def test_which_categories_are_listed_keeps_the_budget_exactly(epsilon, neighbori
 
 
 @pytest.mark.parametrize("neighboring", RELATIONS)
-def test_a_record_in_several_columns_of_categories_is_counted_in_each(neighboring, passed):
-    columns, (before, after) = list("abc"), ("Oslo", "Rome")
+def test_a_record_in_several_columns_of_categories_is_counted_in_each(
+    neighboring, monkeypatch: pytest.MonkeyPatch
+):
+    passed, columns, (before, after) = recording(monkeypatch), list("abc"), ("Oslo", "Rome")
     row = after if neighboring == "replace_one" else None
     values = []
     for first in (before, row):
@@ -179,6 +181,15 @@ def test_a_simulation_says_so_and_no_privacy_too():
     assert "not private" in repr(private_bounds(X, math.inf))
 
 
+def test_columns_of_other_names_share_no_seeded_noise(passed):
+    digests = set()
+    for names in (["a", "b"], ["b", "a"], ["a", "c"]):
+        table = pd.DataFrame(np.zeros((50, 2)), columns=names)
+        private_bounds(table, 1.0, random_state=0)
+        digests.add(passed.plan.digest())
+    assert len(digests) == 3
+
+
 def test_without_noise_ranges_hold_the_share_of_rows_and_end_at_bins():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({
@@ -213,6 +224,15 @@ def test_without_noise_ranges_hold_the_share_of_rows_and_end_at_bins():
     assert found["city"] == ["Oslo", "Rome"]
     assert found["code"] == [1, 2, 3]
     assert PublicTableTransformer(found).fit_transform(table).shape == (5000, 8 + 2 + 3)
+
+
+def test_a_range_is_that_of_the_rows_that_are_not_missing():
+    y = np.where(np.arange(5000) % 10 < 7, np.nan, np.arange(5000) % 100)
+    for epsilon in (1.0, math.inf):
+        bounds = private_bounds(y, epsilon, random_state=0)
+        low, high = bounds.target_bounds
+        assert np.mean((low <= y) & (y <= high)) / 0.3 == pytest.approx(bounds.shares[0], abs=0.03)
+        assert bounds.shares[0] >= 0.9
 
 
 def test_bounds_are_what_estimators_take():
@@ -250,7 +270,7 @@ def test_every_kind_of_table_has_the_same_bounds():
 
 def test_columns_that_noise_hides_are_named_and_never_given_a_range():
     table = pd.DataFrame({"age": np.arange(30.0), "city": ["Oslo"] * 30})
-    for seed in range(20):
+    for seed in range(100):
         bounds = private_bounds(table, 0.1, categories=["city"], random_state=seed)
         assert bounds.hidden == ("age", "city")
         assert bounds.schema == {}
@@ -271,6 +291,7 @@ def test_columns_that_noise_hides_are_named_and_never_given_a_range():
         (np.eye(3), {"delta": 0.0}, "^Got delta=0"),
         (np.eye(3), {"epsilon": -1.0}, "^Got epsilon=-1"),
         (np.eye(3), {"neighboring": "add"}, "^Got neighboring='add', expected"),
+        (np.ones(1), {"neighboring": "add_remove", "delta": 0.1}, "^Got neighboring='add_remove'"),
         (np.eye(3), {"sampler": "fast"}, "^Got sampler='fast'"),
         (np.array([["2020-01-01"]], dtype="M8[D]"), {}, "expected numbers, strings"),
     ],

@@ -88,8 +88,8 @@ class Codes(Chances):
 
 
 @pytest.mark.parametrize("odd", ["x", None, math.nan, pd.NA, 10**400, b"0", 0.5])
-def test_a_label_of_another_type_changes_its_own_row_alone(odd, passed):
-    X, values = np.tile([1.0, 0.0], (50, 1)), []
+def test_a_label_of_another_type_changes_its_own_row_alone(odd, monkeypatch: pytest.MonkeyPatch):
+    passed, X, values = recording(monkeypatch), np.tile([1.0, 0.0], (50, 1)), []
     for labels in ([0] * 50, [0] * 49 + [odd]):
         private_score(Codes(), X, labels, 1.0)
         values.append(passed.value)
@@ -99,6 +99,17 @@ def test_a_label_of_another_type_changes_its_own_row_alone(odd, passed):
     np.testing.assert_array_equal(passed.value, values[1])
     private_score(Codes(), X, [0] * 49 + [7], 1.0)
     np.testing.assert_array_equal(passed.value, values[1])
+
+
+def test_a_label_of_no_class_is_wrong_whatever_the_model_predicts():
+    class Unknown(Chances):
+        def predict(self, X):
+            return np.full(len(X), "x")
+
+    X, y = np.full((9, 2), 0.5), ["x"] * 8 + ["a"]
+    found = private_score(Unknown(), X, y, math.inf)
+    assert found.scores["accuracy"].estimate == found.confusion_matrix.sum() == 0
+    assert math.isnan(found.scores["balanced_accuracy"].estimate)
 
 
 def test_probabilities_of_one_row_for_all_are_refused():
@@ -129,6 +140,7 @@ def test_the_noise_is_planned_for_the_sensitivity(monkeypatch: pytest.MonkeyPatc
     seen = recording(monkeypatch)
     private_score(Numbers(), np.zeros((500, 1)), np.zeros(500), 2.0, target_bounds=(-1, 1))
     (release,) = seen.plan.releases
+    assert release.sensitivities == (1 + 500 * 2.0**-49,)
     noise_std = release.sensitivities[0] / gaussian_mu(2.0, 1e-5)
     assert noise_std < release.noise_std < noise_std * (1 + 1e-11)
     assert release.shape == seen.value.shape == (6,)
@@ -207,18 +219,41 @@ def test_the_log_loss_of_a_row_is_clipped():
 def test_intervals_hold_the_score_of_the_population():
     X, y = binary(40_000)
     model = LogisticRegression().fit(X[:2000], y[:2000])
-    truth = private_score(model, X, y, math.inf).scores
-    rng, held = np.random.default_rng(1), []
+    exact = private_score(model, X, y, math.inf, n_bins=3)
+    truth, shares = exact.scores, exact.calibration[:, 3]
+    rng, held, in_bins = np.random.default_rng(1), [], []
     for seed in range(150):
         rows = rng.choice(len(y), 2000)
-        found = private_score(model, X[rows], y[rows], 0.5, random_state=seed).scores
+        made = private_score(model, X[rows], y[rows], 0.5, n_bins=3, random_state=seed)
+        found, (low, high) = made.scores, made.calibration[:, 4:].T
         held.append([s.lower <= truth[name].estimate <= s.upper for name, s in found.items()])
+        in_bins.append((low <= shares) & (shares <= high))
     assert np.all(np.mean(held, axis=0) >= 0.9)
+    assert np.all(np.mean(in_bins, axis=0) >= 0.9)
     # And those of fewer scores are shorter.
     alone = private_score(model, X, y, 0.1, scores=["accuracy"]).scores
     assert list(alone) == ["accuracy"]
     whole = private_score(model, X, y, 0.1).scores["accuracy"]
     assert alone["accuracy"].noise_std < 0.6 * whole.noise_std
+
+
+def test_the_noise_of_each_score_is_as_stated():
+    rng = np.random.default_rng(0)
+    X, y = binary()
+    classifier, n = LogisticRegression().fit(X, y), 3000
+    # A mean far from the middle of the range, and an R2 of 0: the noise of the target counts.
+    targets = 2 + 0.5 * rng.normal(size=n)
+    cases = [(classifier, X, y, {}), (Numbers(), np.full((n, 1), 2.0), targets, {})]
+    cases[1][3]["target_bounds"] = (-3, 3)
+    for model, rows, labels, options in cases:
+        made = [
+            private_score(model, rows, labels, 3.0, random_state=seed, **options).scores
+            for seed in range(200)
+        ]
+        for name in made[0]:
+            drawn = np.std([scores[name].estimate for scores in made])
+            stated = np.median([scores[name].noise_std for scores in made])
+            assert 0.85 < drawn / stated < 1.15, name
 
 
 def test_what_noise_hides_is_nan():
