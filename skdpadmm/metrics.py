@@ -242,7 +242,7 @@ def private_score(
     )
 
     def release(gate: Gate) -> Array:
-        predicted, labels, chances = np.asarray(model.predict(X)), targets, np.empty(0)
+        predicted, labels, chances = np.asarray(model.predict(X)), targets, np.empty((0, 0))
         check_consistent_length(predicted, targets)
         if classes:
             predicted, labels = _codes(predicted, classes, -2), _codes(targets, classes, -1)
@@ -332,8 +332,8 @@ def _with_interval(
 ) -> Score:
     """A score between its ends."""
     reach = z * math.sqrt(noise_std**2 + variance)
-    ends = np.clip([value, value - reach, value + reach], low, high).tolist()
-    return Score(*ends, float(noise_std))
+    ends = np.clip([value, value - reach, value + reach], low, high)
+    return Score(*(float(end) for end in (*ends, noise_std)))
 
 
 def _codes(labels: NDArray[Any], classes: tuple[Any, ...], other: int) -> NDArray[np.intp]:
