@@ -84,9 +84,8 @@ def check_guarantees(n_rounds: int) -> None:
         models = [model_of((graph, algorithm, absent), n_rounds, 0) for absent in ABSENT]
         plans = [model.plan(N_TRAIN, n_features) for model in models]
         assert len({plan.guarantee() for plan in plans}) == 1
-        counts = ", ".join(f"{plan.n_messages:,.0f}" for plan in plans)
         epsilon = plans[0].guarantee().epsilon(DELTA)
-        print(f"{algorithm.__name__:30}{graph:9} epsilon={epsilon:.3f}, messages {counts}")
+        print(f"{algorithm.__name__:30}{graph:9} epsilon={epsilon:.3f}")
 
 
 def draw(found: dict[Case, Array], n_rounds: int) -> None:

@@ -249,7 +249,6 @@ class Algorithm(LinkedEstimator, ABC):
             settings=settings,
             releases=(*facts.preparations, *releases),
             assumptions=self.assumptions(facts, budget),
-            n_messages=self.n_messages(facts, settings),
         )
 
     @abstractmethod
@@ -259,12 +258,6 @@ class Algorithm(LinkedEstimator, ABC):
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What the guarantee rests on beside what all of them do, in words."""
         return ()
-
-    def n_messages(self, facts: Facts, settings: Settings) -> float:
-        """Expected number of messages of a run: by default `max_iter` rounds, and preparations."""
-        if self.exact:
-            return 0.0  # computed in one process
-        return facts.agents.n_messages(facts.max_iter, n_broadcasts=len(facts.preparations))
 
     @abstractmethod
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:

@@ -39,7 +39,6 @@ from skdpadmm.protocol import (
     Gate,
     Plan,
     Problem,
-    Settings,
     Solution,
     Summand,
     unit_limits,
@@ -379,14 +378,6 @@ class FederatedADMM(_Consensus, SharesMessages):
             rounds=rounds,
         )
         return settings, sums
-
-    def n_messages(self, facts: Facts, settings: Settings) -> float:
-        """Messages that arrive, an answer to everyone, and preparations in both directions."""
-        if self.sharing:
-            return super().n_messages(facts, settings)
-        rounds, n_agents = settings.rounds, facts.agents.n_agents
-        n_answers = n_agents * (rounds.n_rounds + 2 * len(facts.preparations))
-        return float(rounds.expected_messages(facts.agents) + n_answers)
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""

@@ -26,7 +26,6 @@ from skdpadmm.protocol import (
     Network,
     Plan,
     Problem,
-    Settings,
     Solution,
     network_of,
 )
@@ -184,11 +183,6 @@ class DecentralizedGradientDescent(Algorithm):
             gap = mixing_matrix(network_of(facts).topology, self.mixing).spectral_gap
             settings = settings.but(n_mixing=min(math.ceil(1 / gap), MOST_MIXING))
         return settings, messages
-
-    def n_messages(self, facts: Facts, settings: Settings) -> float:
-        """Those of every mixing."""
-        n_rounds = facts.max_iter * (settings.n_mixing if facts.agents.edge_noise else 1)
-        return facts.agents.n_messages(n_rounds, n_broadcasts=len(facts.preparations))
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""

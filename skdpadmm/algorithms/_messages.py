@@ -70,16 +70,6 @@ class Rounds:
             free = np.asarray(binom.cdf(self.cap - 1, np.arange(self.n_rounds), self.participation))
         return np.asarray(self.participation * free * (1 - agents.dropout))
 
-    def expected_messages(self, agents: Agents) -> float:
-        """Messages that arrive in all rounds, on average; those of void rounds do not count."""
-        n_senders, chance = agents.n_agents, np.full(self.n_rounds, 1 - agents.dropout)
-        if not self.everyone_sends and self.sampling == "fixed" and self.cap is None:
-            n_senders = sample_size(agents)
-        elif not self.everyone_sends:
-            chance = self.expected_shares(agents)
-        # E[N; N >= fewest] of a binomial N.
-        return float(np.sum(n_senders * chance * binom.sf(self.fewest - 2, n_senders - 1, chance)))
-
     def are_secret(self, facts: Facts) -> bool:
         """Whether the model hides who takes part, so that sampling amplifies privacy.
 

@@ -270,7 +270,7 @@ def network_solution(
 ) -> Solution:
     """A common model whose noise has that variance, with the messages sent, beside preparations."""
     # Every agent broadcasts its part of a preparation.
-    passed, preparations = int(network_of(facts).n_messages(0, n_broadcasts=1)), facts.preparations
+    passed, preparations = network_of(facts).n_per_broadcast, facts.preparations
     n_numbers = passed * sum(math.prod(release.shape) for release in preparations)
     return noisy_solution(
         facts,

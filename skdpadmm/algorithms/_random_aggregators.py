@@ -36,7 +36,6 @@ from skdpadmm.protocol import (
     Plan,
     Problem,
     Release,
-    Settings,
     Solution,
     network_of,
     unit_limits,
@@ -164,9 +163,10 @@ class MixedTurns(GradientTurns):
         if tail.are_common:
             # Each agent takes part in one of the rounds.
             noise_std *= math.sqrt(settings.n_iter)
-        network, n_rounds = network_of(self._plan.facts), 0 if tail.are_common else settings.n_iter
+        network = network_of(self._plan.facts)
         # Means of groups are broadcast once.
-        n_sent = int(network.n_messages(n_rounds, n_broadcasts=int(tail.are_common)))
+        n_sent = settings.n_iter * network.topology.n_messages
+        n_sent = network.n_per_broadcast if tail.are_common else n_sent
         return tail.solution(
             noise_std=noise_std, clip_norm=clip_norm, n_rounds=settings.n_iter, n_messages=n_sent
         )
@@ -601,10 +601,6 @@ class RandomizedSGD(Algorithm):
             n_iter=rounds, rounds=rounds, step_size=step_size, clip_norm=clip_norm
         )
         return settings, turns
-
-    def n_messages(self, facts: Facts, settings: Settings) -> float:
-        """One broadcast of every agent."""
-        return facts.agents.n_messages(0, n_broadcasts=1 + len(facts.preparations))
 
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Run the rounds as planned; symbols as above."""

@@ -179,13 +179,6 @@ class _RandomWalk(Algorithm):
         """Length of the proximal step of the penalty."""
         return float(plan.settings.step_size)
 
-    def n_messages(self, facts: Facts, settings: Settings) -> float:
-        """Hops to another agent, on average, and the broadcast of the model at the end."""
-        network, weights = network_of(facts), mixing_matrix(network_of(facts).topology).weights
-        stays = 1 / network.n_agents if weights is None else float(weights.diagonal().mean())
-        hops = (settings.n_hops - 1) * (1 - stays) + network.n_agents - 1
-        return hops + network.n_messages(0, n_broadcasts=len(facts.preparations))
-
     def run(self, plan: Plan, problem: Problem, gate: Gate) -> Solution:
         """Walk as planned; symbols as in the class."""
         facts, rows, settings = plan.facts, problem.rows, plan.settings

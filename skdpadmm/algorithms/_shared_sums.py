@@ -23,7 +23,6 @@ from skdpadmm.protocol import (
     Facts,
     Plan,
     Release,
-    Settings,
     View,
     not_private,
     unit_limits,
@@ -82,12 +81,6 @@ class SharesMessages(Algorithm):
                 " facts of the agents of `share_among`."
             )
         return shared_sum(facts, *more, **known)
-
-    def n_messages(self, facts: Facts, settings: Settings) -> float:
-        """Shares that arrive, and sums of them, of rounds and of preparations."""
-        agents, each = facts.agents, facts.agents.n_messages_per_sum
-        n_lost = agents.n_curators * agents.n_agents * agents.dropout
-        return (each - n_lost) * settings.n_iter + each * len(facts.preparations)
 
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """Secure channels, and whose budget protects whom."""

@@ -131,10 +131,6 @@ class Agents:
         """Whether an agent may miss a round."""
         return self.participation < 1 or self.dropout > 0
 
-    def n_messages(self, n_rounds: int, *, n_broadcasts: int = 0) -> float:
-        """Expected number of messages of rounds and of broadcasts by everyone, without a server."""
-        return 0.0
-
     @property
     def needs(self) -> tuple[str, ...]:
         """What `Algorithm.supports` has to list, beside one graph that never fails."""
@@ -382,11 +378,10 @@ class Network(Agents):
         """The links of a round, counted from 0, if none of them fails."""
         return self.graphs[round_number % len(self.graphs)] if self.graphs else self.topology
 
-    def n_messages(self, n_rounds: int, *, n_broadcasts: int = 0) -> float:
-        """Rounds send along all live links; broadcasts go along a spanning tree of each sender."""
-        sent = sum(self.links_in(k).n_messages for k in range(n_rounds))
-        broadcast = n_broadcasts * self.n_agents * (self.n_agents - 1)
-        return self.participation**2 * (1 - self.dropout) * sent + broadcast
+    @property
+    def n_per_broadcast(self) -> int:
+        """Messages of a broadcast by everyone, along a spanning tree of each sender."""
+        return self.n_agents * (self.n_agents - 1)
 
     def describe(self) -> Iterator[tuple[str, str]]:
         """The graph."""
@@ -450,10 +445,6 @@ class Neighborhood(Agents):
             )
         expected = "a float in (0, inf)"
         require(0 < self.trade_off < float("inf"), "trade_off", self.trade_off, expected)
-
-    def n_messages(self, n_rounds: int, *, n_broadcasts: int = 0) -> float:
-        """Not known before a fit: how many rounds smooth models depends on their noise."""
-        return 0.0 if self.n_agents == 1 else math.nan
 
     def sees(self, observer: str, released: str) -> str:
         """All models, and all messages but for whoever has the models alone."""

@@ -79,10 +79,6 @@ class Plan(Document):
         Those that prepare the coordinates come first.
     assumptions : tuple of str
         What the guarantee rests on, in words; no part of equality and of the digest.
-    n_messages : float
-        Messages that agents, and a server, will send in all directions: the expected number where
-        chance decides who takes part, what fails or where a token goes; nan for personalised
-        models. No part of equality and of the digest.
     """
 
     algorithm: str
@@ -91,7 +87,6 @@ class Plan(Document):
     settings: Settings
     releases: tuple[Release, ...]
     assumptions: tuple[str, ...] = field(default=(), compare=False)
-    n_messages: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         if not self.budget.is_private:

@@ -190,7 +190,7 @@ FREE = {
 def test_admm_reaches_the_optimum_with_half_of_the_agents_or_links_down(topology, fails):
     X, y, owner = differing()
     exact = DPDecentralizedRegressor(**FREE, topology=topology, **fails).fit(X, y, agents=owner)
-    assert exact.n_messages_ == exact.plan(len(y), 3, [8] * AGENTS).n_messages == 0
+    assert exact.n_messages_ == 0
     algorithm = MultiStepADMM(inner_steps=1, tail_fraction=1e-9)
     model = DPDecentralizedRegressor(
         **FREE, topology=topology, algorithm=algorithm, max_iter=700, **fails
@@ -264,20 +264,6 @@ def test_noise_of_an_absent_agent_is_counted_and_never_used(algorithm):
         found.append(solution.parameters_per_agent)
         assert not (gate.drawn[0] < 0.5).all()
     np.testing.assert_array_equal(*found)
-
-
-@pytest.mark.parametrize("algorithm", ["multi-step-admm", "decentralized-gradient-descent"])
-def test_plans_expect_as_many_messages_as_fits_send_on_average(algorithm):
-    X, y, owner = differing()
-    known = {"algorithm": algorithm, "epsilon": 5.0, "feature_bounds": (-1, 1), "max_iter": 50}
-    known |= {"target_bounds": (-3, 3), "conditioning": None, "scale": None}
-    for fails in (FAILS, {"topology": CHANGING, "dropout": 0.5}, {"topology": "ring"}):
-        model = DPDecentralizedRegressor(**(known | {"topology": REGULAR} | fails))
-        expected = model.plan(len(y), 3, [8] * AGENTS).n_messages
-        sent = [
-            model.set_params(random_state=s).fit(X, y, agents=owner).n_messages_ for s in (0, 1)
-        ]
-        assert np.mean(sent) == pytest.approx(expected, rel=0.15 if "dropout" in fails else 0)
 
 
 @pytest.mark.parametrize("name", sorted(algorithms.ALGORITHMS))
