@@ -154,10 +154,10 @@ def errors_of_rows(
     return np.abs(np.subtract(*pair))
 
 
-def finite_or(other: float, values: NDArray[Any]) -> NDArray[np.float64]:
-    """Values, or another one where they are not finite."""
+def finite_or(default: float, values: NDArray[Any]) -> NDArray[np.float64]:
+    """Values, or a default where they are not finite."""
     numbers = np.asarray(values, dtype=np.float64)
-    return np.where(np.isfinite(numbers), numbers, other)
+    return np.where(np.isfinite(numbers), numbers, default)
 
 
 def pair_of_bounds(bounds: Any, name: str) -> tuple[float, float]:

@@ -208,8 +208,8 @@ def private_score(
     >>> y = (X[:, 0] + 0.5 * rng.standard_normal(10_000) > 0).astype(int)
     >>> model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1), random_state=0)
     >>> model = model.fit(X[:5000], y[:5000])
-    >>> found = private_score(model, X[5000:], y[5000:], 1.0, random_state=0)
-    >>> score = found.scores["accuracy"]
+    >>> scores = private_score(model, X[5000:], y[5000:], 1.0, random_state=0).scores
+    >>> score = scores["accuracy"]
     >>> f"{score.estimate:.3f}, {score.lower:.3f} to {score.upper:.3f}"
     '0.799, 0.787 to 0.810'
     """
@@ -272,14 +272,14 @@ def private_score(
     stds = {name: plan.releases[0].noise_std / weight for name, weight in weights.items()}
     z, table = float(ndtri(0.5 + level / 2)), None
     with np.errstate(all="ignore"):
-        made = _scores(parts, values, stds, n_samples)
+        released = _scores(parts, values, stds, n_samples)
         if (counts := values.get("calibration")) is not None:
             share, std, variance = _ratio(counts[:, 1], counts[:, 0], stds["calibration"], 1)
             reach, edges = z * np.sqrt(std**2 + variance), np.linspace(0, 1, n_bins + 1)
             interval = np.clip([share - reach, share + reach], 0, 1)
             table = np.column_stack([edges[:-1], edges[1:], counts.sum(axis=1), share, *interval])
     return PrivateScores(
-        {name: _with_interval(z, *made[name]) for name in names if name in made},
+        {name: _with_interval(z, *released[name]) for name in names if name in released},
         level,
         values.get("confusion_matrix") if "confusion_matrix" in names else None,
         table,
@@ -314,7 +314,7 @@ def _parts(
     """The parts that scores are made of, with their sensitivities, from public facts."""
     width, factor = limits[1] - limits[0], neighboring.target_moments_factor
     counts = math.sqrt(2.0) if neighboring is Neighboring.REPLACE_ONE else 1.0
-    made = {
+    known = {
         "accuracy": _Part((2,), factor, factor * 0.5, (0.0, 1.0)),
         "confusion_matrix": _Part((n_classes, n_classes), counts, counts),
         "log_loss": _Part((2,), factor, factor * (width / 2), (width, 0.0)),
@@ -324,7 +324,7 @@ def _parts(
         "mean_absolute_error": _Part((2,), factor, factor, (width, 0.0)),
         "target": _Part((2,), factor, factor * 0.5, limits),
     }
-    return {part: made[part] for name in names for part in _PARTS.get(name, (name,))}
+    return {part: known[part] for name in names for part in _PARTS.get(name, (name,))}
 
 
 def _with_interval(
@@ -336,10 +336,10 @@ def _with_interval(
     return Score(*(float(end) for end in (*ends, noise_std)))
 
 
-def _codes(labels: NDArray[Any], classes: tuple[Any, ...], other: int) -> NDArray[np.intp]:
+def _codes(labels: NDArray[Any], classes: tuple[Any, ...], unknown: int) -> NDArray[np.intp]:
     """The number of each label among the classes, at most one: labels may equal anything."""
     known = {label: code for code, label in enumerate(classes)}
-    return np.array([known.get(label, other) for label in labels.tolist()], dtype=np.intp)
+    return np.array([known.get(label, unknown) for label in labels.tolist()], dtype=np.intp)
 
 
 def _sums(
@@ -380,7 +380,7 @@ def _scores(
     parts: dict[str, _Part], values: dict[str, Array], stds: dict[str, float], n_samples: int
 ) -> dict[str, tuple[float, ...]]:
     """Estimates, their noise, their variance as of a sample, and ends, from noisy sums alone."""
-    made: dict[str, tuple[float, ...]] = {}
+    scores: dict[str, tuple[float, ...]] = {}
     for name, part in parts.items():
         if part.ends is None:
             continue
@@ -388,7 +388,7 @@ def _scores(
         std = stds[name] / n_samples
         t, square = values[name] / n_samples / (1.0, _SQUARES)
         if name == "target":
-            spread, error = square - t * t, made["mean_squared_error"]
+            spread, error = square - t * t, scores["mean_squared_error"]
             std_of_spread = std * math.hypot(1 / _SQUARES, 2 * t)
             total = half * half * spread if spread > _HIDDEN * std_of_spread else math.nan
             ratio = error[0] / total
@@ -396,13 +396,13 @@ def _scores(
             of_spread = max(spread * ((1 + abs(t)) ** 2 - spread), 0.0) / n_samples
             noise_std = math.hypot(error[1] / total, ratio / spread * std_of_spread)
             variance = error[2] / total**2 + (ratio / spread) ** 2 * of_spread
-            made["r2"] = (1 - ratio, noise_std, variance, -math.inf, 1.0)
+            scores["r2"] = (1 - ratio, noise_std, variance, -math.inf, 1.0)
             continue
         t = float(np.clip(t, -1.0, 1.0))
         # On the safe side of its noise, and no more than that of a score at its ends.
         spread = min(max(square + std / _SQUARES - t * t, 0.0), 1.0 - t * t)
         value, variance = worst + half * (1.0 + t), half * half * spread / n_samples
-        made[name] = (value, abs(half) * std, variance, *sorted(part.ends))
+        scores[name] = (value, abs(half) * std, variance, *sorted(part.ends))
     if "confusion_matrix" in parts:
         matrix, std = values["confusion_matrix"], stds["confusion_matrix"]
         right, n_classes = np.diag(matrix), len(matrix)
@@ -411,8 +411,8 @@ def _scores(
         recall, noise, variances = shares[:, ~np.isnan(shares[0]) | (std > 0)]
         k = len(recall)
         noise_std, variance = np.sqrt((noise**2).sum()) / k, variances.sum() / np.square(k)
-        made["balanced_accuracy"] = (recall.sum() / k, noise_std, variance, 0.0, 1.0)
-    return made
+        scores["balanced_accuracy"] = (recall.sum() / k, noise_std, variance, 0.0, 1.0)
+    return scores
 
 
 def _ratio(part: Array, rest: Array, std: float, n_rest: int) -> tuple[Array, Array, Array]:

@@ -94,15 +94,15 @@ class PrivateBounds(Document):
                 " Declare theirs from a code book, {**bounds.schema, column: (lower, upper)}, ask"
                 " for fewer columns, or spend a larger epsilon."
             )
-        return {key: found for key, found in self.schema.items() if isinstance(found, tuple)}
+        return {key: entry for key, entry in self.schema.items() if isinstance(entry, tuple)}
 
     def _blocks(self) -> Iterator[Block]:
         yield Block("title", ["Private bounds of columns"])
         rows = [
-            (str(key), f"{found[0]:.6g} to {found[1]:.6g}", f"{100 * self.shares[key]:.0f} %")
-            if isinstance(found, tuple)
-            else (str(key), f"{len(found)} categories: {', '.join(map(str, found))}", "")
-            for key, found in self.schema.items()
+            (str(key), f"{entry[0]:.6g} to {entry[1]:.6g}", f"{100 * self.shares[key]:.0f} %")
+            if isinstance(entry, tuple)
+            else (str(key), f"{len(entry)} categories: {', '.join(map(str, entry))}", "")
+            for key, entry in self.schema.items()
         ]
         rows += [(str(key), "hidden by noise: look in a code book", "") for key in self.hidden]
         yield Block("table", ["column", "found", "holds about"], rows)
@@ -229,18 +229,18 @@ def private_bounds(
         places = [np.pad([*each.values(), 0.0], (0, n_samples))[:n_samples] for each in counted]
         counts = np.concatenate([*(_counts(columns[key]) for key in numbers), *places])
         noisy = gate.release(STATISTICS, counts)
-        found = {
+        entries = {
             key: _range(row, noise_std, n_samples, coverage, len(numbers))
             for key, row in zip(numbers, noisy[:n_bins].reshape(-1, _N_COUNTS), strict=True)
         }
         rows = noisy[n_bins:].reshape(-1, n_samples)
-        found |= {
+        entries |= {
             key: [value for value, n in zip(each, row, strict=False) if n > threshold]
             for key, each, row in zip(named, counted, rows, strict=True)
         }
-        return {key: found[key] for key in keys}
+        return {key: entries[key] for key in keys}
 
-    found, report = run_statistics(
+    entries, report = run_statistics(
         plan,
         release,
         sees=f"ranges{f' and categories, from about {round_up(threshold)} rows on' * bool(named)}",
@@ -249,9 +249,9 @@ def private_bounds(
         sampler=sampler,
         ledger=ledger,
     )
-    hidden = tuple(key for key, each in found.items() if not each)
-    shares = {key: each[1] for key, each in found.items() if isinstance(each, tuple)}
-    schema = {key: each[0] if key in shares else each for key, each in found.items() if each}
+    hidden = tuple(key for key, each in entries.items() if not each)
+    shares = {key: each[1] for key, each in entries.items() if isinstance(each, tuple)}
+    schema = {key: each[0] if key in shares else each for key, each in entries.items() if each}
     return PrivateBounds(schema, shares, hidden, report)
 
 
@@ -291,7 +291,7 @@ def _range(
 ) -> tuple[tuple[float, float], float] | None:
     """The range of the bins that hold the rows, and their share, from noisy counts alone."""
     n_rows = n_samples - noisy[0]
-    most, found = max(0.5 * n_rows, 0.0), None
+    most, result = max(0.5 * n_rows, 0.0), None
     for sums, std, edges in _groupings(noisy[1:], noise_std):
         rare = _FALSE_ALARM / (n_columns * len(_LEVELS) * len(_MERGED) * len(sums))
         least = -float(ndtri(rare)) * std
@@ -306,10 +306,10 @@ def _range(
             end = np.searchsorted(np.cumsum(kept), total - cut)
             low, high = float(lowers[first]), float(0.0 - lowers[::-1][end])
             low, high = (low, high) if low < high else (-float(_EDGES[0]), float(_EDGES[0]))
-            found = (low, high), float(min(kept[first : end + 1].sum() / n_rows, 1.0))
+            result = (low, high), float(min(kept[first : end + 1].sum() / n_rows, 1.0))
         if most >= n_rows * (1 + coverage) / 2:
             break
-    return found
+    return result
 
 
 def _groupings(levels: Array, noise_std: float) -> Iterator[tuple[Array, float, Array]]:
