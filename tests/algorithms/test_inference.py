@@ -226,6 +226,7 @@ def test_each_observer_is_told_what_all_messages_of_an_agent_cost(row):
         factor = relation.sensitivity_factor if is_sum else relation.second_moment_factor
         least = factor * rounding / plan.facts.n_samples
         assert least <= release.sensitivities[0] < least * (1 + 1e-4)
+        assert release.fewest == plan.facts.agents.n_agents  # None of these messages is lost.
     assert {release.name for release in plan.releases} >= set(SHARES)
     for observer in plan.facts.observers:
         costs = [
