@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import ndtr
+from sklearn.dummy import DummyRegressor
 
 from skdpadmm import DPAdmmRidge
 from skdpadmm.ledger import PrivacyLedger
+from skdpadmm.metrics import private_score
 from skdpadmm.preprocessing import PublicTableTransformer, private_bounds
 from skdpadmm.preprocessing._bounds import _counts
 from skdpadmm.privacy import compose, gaussian_mu
@@ -65,6 +67,21 @@ def test_bins_are_those_of_a_loop():
                 own[last + int(np.sign(number)) * next(ends, last)] += weight
         expected.extend(own)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("neighboring", RELATIONS)
+def test_a_report_and_a_ledger_state_the_relation(neighboring, tmp_path):
+    options = {"neighboring": neighboring, "ledger": str(tmp_path / "study.db")}
+    bounds = private_bounds(np.arange(50.0), 1.0, **options).privacy_
+    model, X, y = DummyRegressor().fit([[0]], [0]), np.zeros((50, 1)), np.zeros(50)
+    scores = private_score(model, X, y, 1.0, target_bounds=(-1, 1), **options).privacy_
+    for report in (bounds, scores):
+        assert report.observers[0].neighboring == neighboring
+        assert any("zeroed out" in line for line in report.assumptions) == (
+            neighboring == "zero_out"
+        )
+    kinds = {entry["neighboring"] for entry in PrivacyLedger(options["ledger"]).entries()}
+    assert kinds == {neighboring}
 
 
 def test_a_row_changes_its_own_bins_alone(monkeypatch: pytest.MonkeyPatch):
