@@ -145,7 +145,7 @@ class PendingFit:
             gate = gate_of(self, plan, noise)
             if self.plan_for is not None:
                 plan = self.plan_for(released_count(self.X.shape[0], gate))
-                gate.go_on(plan)
+                gate.replan(plan)
             if plan.facts.scaling is not None:
                 coordinates = rescale(coordinates, self._each, plan.facts.scaling, gate)
             if plan.facts.centering is not None:

@@ -148,7 +148,7 @@ def curvature_at(loss: Loss, longest: float, problem: Problem) -> Summand:
     def total(parameters: Array) -> Array:
         def of_block(block: int) -> Array:
             A, own = rows.seen(block), rows.slices[block]
-            curved = loss.curvature(rows.times(A, parameters[:, 0]), problem.target[own])
+            curved = loss.curvature(rows.product(A, parameters[:, 0]), problem.target[own])
             curved = np.clip(np.nan_to_num(curved), 0.0, loss.smoothness)
             if problem.weights is not None:
                 curved = curved * (problem.weights[own] / problem.per_person)
@@ -167,9 +167,9 @@ def gradients_at(loss: Loss, longest: float, clip: float, problem: Problem) -> S
     def total(parameters: Array, basis: Array) -> Array:
         def of_block(block: int) -> Array:
             A, own = rows.seen(block), rows.slices[block]
-            slopes = loss.derivative(rows.times(A, parameters[:, 0]), problem.target[own])
+            slopes = loss.derivative(rows.product(A, parameters[:, 0]), problem.target[own])
             slopes = slopes * np.minimum(1.0, longest**2 / np.square(A).sum(axis=1))
-            gradients = clipped_to(clip, rows.times(A, basis) * slopes[:, None])
+            gradients = clipped_to(clip, rows.product(A, basis) * slopes[:, None])
             if problem.weights is not None:
                 # Of persons: what is squared is the mean gradient of their rows.
                 gradients *= (problem.weights[own] / problem.per_person)[:, None]

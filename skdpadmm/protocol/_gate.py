@@ -50,8 +50,8 @@ class Gate:
         self._turns: dict[str, Turns] = {}
         self.trace: list[tuple[str, tuple[int, ...]]] = []
 
-    def go_on(self, plan: Plan) -> None:
-        """Go on with a plan that was made of what has passed, and begins with it."""
+    def replan(self, plan: Plan) -> None:
+        """Continue with a plan that was made from the releases so far, and begins with them."""
         n, known = len(self.trace), self._plan
         passed = [int(i < n) for i in range(len(plan.releases))]
         is_next = (plan.releases[:n], plan.budget) == (known.releases[:n], known.budget)

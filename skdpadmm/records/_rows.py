@@ -219,14 +219,14 @@ class Rows:
         coef, constant = prepared
         X, unruly = self._block(block), self._unruly[self.slices[block]]
         with np.errstate(all="ignore"):
-            scores = self.times(X, coef)
+            scores = self.product(X, coef)
         if unruly.any():
-            scores[unruly] = self.times(self._tamed(X[unruly]), coef)
+            scores[unruly] = self.product(self._tamed(X[unruly]), coef)
         scores += constant
         scores *= _as_column(self.weight[self.slices[block]], scores)
         return scores
 
-    def times(self, X: Any, coef: Floats) -> Floats:
+    def product(self, X: Any, coef: Floats) -> Floats:
         """The product of some rows and a vector or matrix."""
         if not self.by_row or sparse.issparse(X):
             return np.asarray(X @ coef)
@@ -333,7 +333,7 @@ class Rows:
     def seen(self, block: int) -> Floats:
         """The augmented rows of a block in the basis that is used, dense, (rows, n_parameters)."""
         rows = self.augmented(block)
-        return rows if self.basis is None else self.times(rows, self.basis.transform)
+        return rows if self.basis is None else self.product(rows, self.basis.transform)
 
     def columns(self, block: int) -> Callable[[int], Floats]:
         """Access to single columns of the augmented rows of a block, in public coordinates.

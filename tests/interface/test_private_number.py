@@ -242,8 +242,8 @@ def test_a_gate_goes_on_with_a_plan_of_the_same_count_and_budget_alone():
     other = DPAdmmRidge(**{**PRIVATE, "epsilon": 2.0}, **BOUNDS).plan(77, 3)
     for wrong in (other, replace(later, releases=later.releases[1:])):
         with pytest.raises(PlanViolation, match="of other releases than"):
-            gate.go_on(wrong)
-    gate.go_on(later)
+            gate.replan(wrong)
+    gate.replan(later)
     with pytest.raises(PlanViolation, match="for time 2"):
         gate.release(N_RECORDS, np.array([80.0]))
     assert isinstance(gate._plan, Plan)
