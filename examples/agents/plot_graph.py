@@ -13,13 +13,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpadmm import DPDecentralizedRegressor
-from skdpadmm.inspection import plot_network
+from skdpadmm.inspection import TopologyDisplay
 from skdpadmm.network import mixing_matrix, resolve_topology
 
 graphs = {name: resolve_topology(name, np.arange(25)) for name in ("complete", "torus", "ring")}
 fig, axes = plt.subplots(1, 3, figsize=(7.6, 3))
 for ax, (name, graph) in zip(axes, graphs.items(), strict=True):
-    plot_network(graph, ax=ax)
+    TopologyDisplay.from_estimator(graph, ax=ax)
     ax.set_title(f"{name}, gap {mixing_matrix(graph).spectral_gap:.2f}")
 plt.show()
 

@@ -7,7 +7,7 @@ from skdpadmm.inspection._display import PrivacyReportDisplay
 from skdpadmm.inspection._fitted import FittedPart, FittedReport, privacy_report
 from skdpadmm.inspection._ledger import PrivacyLedgerDisplay
 from skdpadmm.inspection._privacy_utility import PrivacyUtilityDisplay
-from skdpadmm.inspection._topology import TopologyDisplay, plot_network
+from skdpadmm.inspection._topology import TopologyDisplay
 from skdpadmm.inspection._trade_off import TradeOffDisplay
 
 __all__ = [
@@ -19,6 +19,5 @@ __all__ = [
     "PrivacyUtilityDisplay",
     "TopologyDisplay",
     "TradeOffDisplay",
-    "plot_network",
     "privacy_report",
 ]

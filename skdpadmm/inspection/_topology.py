@@ -105,6 +105,17 @@ class TopologyDisplay(Display):
         ImportError, NotFittedError, ValueError
             Without matplotlib (``skdpadmm[plot]``), or where there is no graph, or colours need
             what is missing: a peer, a private fit, or a number for each agent.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpadmm.inspection import TopologyDisplay
+        >>> from skdpadmm.network import resolve_topology
+        >>> torus = resolve_topology("torus", np.arange(20))
+        >>> hops = torus.distances_from(7)
+        >>> TopologyDisplay.from_estimator(torus, color=hops, color_title="hops", peer=7)
+        ... # doctest: +SKIP
+        <...>
         """
         network = last_step(network)
         if isinstance(network, Topology):
@@ -180,36 +191,6 @@ class TopologyDisplay(Display):
         ax.margins(0.08)
         ax.set_axis_off()
         return self
-
-
-def plot_network(network: Any, **drawing: Any) -> Axes:
-    """Draw the graph of a network, and return the axes.
-
-    Parameters
-    ----------
-    network : estimator or Topology
-        A fitted decentralised estimator, or a graph alone.
-    **drawing : dict
-        Parameters of :meth:`TopologyDisplay.from_estimator`: `color`, `color_title`, `peer`,
-        `positions`, `cmap`, `ax`.
-
-    Returns
-    -------
-    ax : Axes
-        Its title describes the graph. There are no lines where there were more than 20,000, and no
-        labels of more than 10 agents.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpadmm.inspection import plot_network
-    >>> from skdpadmm.network import resolve_topology
-    >>> torus = resolve_topology("torus", np.arange(20))
-    >>> plot_network(torus, color=torus.distances_from(7), color_title="hops", peer=7)
-    ... # doctest: +SKIP
-    <Axes: title={'center': 'torus, 40 edges, degree 4'}>
-    """
-    return TopologyDisplay.from_estimator(network, **drawing).ax_
 
 
 def _checked(values: ArrayLike, name: str, shape: tuple[int, ...]) -> Floats:

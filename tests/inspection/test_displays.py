@@ -34,7 +34,6 @@ from skdpadmm.inspection import (
     PrivacyUtilityDisplay,
     TopologyDisplay,
     TradeOffDisplay,
-    plot_network,
 )
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV
@@ -312,7 +311,6 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
         lambda: PrivacyReportDisplay.from_report(report(observer())),
         lambda: TradeOffDisplay.from_guarantee(GaussianDP(1.0)),
         lambda: TopologyDisplay.from_estimator(Topology(n_agents=3)),
-        lambda: plot_network(Topology(n_agents=3)),
     ):
         with pytest.raises(ImportError, match=r"skdpadmm\[plot\]"):
             draw()

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
 from skdpadmm import DPAdmmRidge, DPDecentralizedClassifier, DPDecentralizedRegressor
-from skdpadmm.inspection import TopologyDisplay, plot_network
+from skdpadmm.inspection import TopologyDisplay
 from skdpadmm.network import TOPOLOGIES, Topology, resolve_topology
 
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -24,6 +24,11 @@ def model():
     bounds = {"feature_bounds": (-1, 1), "target_bounds": (-2, 2)}
     own = {"epsilon": [1.0, 2.0, 3.0, 4.0, 5.0], "max_iter": 5, "random_state": 0}
     return DPDecentralizedRegressor(topology="path", **bounds, **own).fit(X, Y, agents=OWNERS)
+
+
+def plot_network(network, **drawing):
+    """The axes that a network is drawn on."""
+    return TopologyDisplay.from_estimator(network, **drawing).ax_
 
 
 def points(ax):

@@ -23,7 +23,7 @@ PUBLIC = {
     "preprocessing": "BoundedScaler PrivateBounds PublicTableTransformer Range private_bounds",
     "model_selection": "DPGridSearchCV DPRandomizedSearchCV search_cost",
     "inspection": "PrivacyLedgerDisplay PrivacyReportDisplay PrivacyUtilityDisplay TopologyDisplay"
-    " plot_network privacy_report",
+    " privacy_report",
     "audit": "AuditReport audit",
     "ledger": "LedgerError PrivacyBudgetExceeded PrivacyLedger",
     "algorithms": "Algorithm AveragedADMM ConsensusADMM CoordinateDescent"
