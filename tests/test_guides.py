@@ -135,7 +135,7 @@ def test_probabilities_of_a_weighted_fit_are_brought_back_to_the_prevalence():
 
 
 def test_attacks_are_right_as_often_as_the_table_says():
-    (epsilons,) = re.findall(r"(?m)^epsilon  ([\d. ]+)$", text_of("concepts"))
+    (epsilons,) = re.findall(r"(?m)^epsilon  (\d[\d. ]+)$", text_of("concepts"))
     (percents,) = re.findall(r"(?m)^right +([\d. ]+)$", text_of("concepts"))
     for epsilon, percent in zip(map(float, epsilons.split()), percents.split(), strict=True):
         accuracy = GaussianDP(gaussian_mu(epsilon, 1e-5)).attack_accuracy()
