@@ -279,7 +279,8 @@ class PrivateLinearModel(LinkedEstimator):
         elif is_exact:
             algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
         if self.intervals:
-            facts = with_inference(facts, rest)
+            is_open = getattr(self, "target_bounds", ()) is None
+            facts = with_inference(facts, rest, is_open=is_open)
         plan = algorithm.plan(facts, budget)
         return PlannedFit(
             plan=self._warned(plan, coordinates, trust, warns) if budget.is_private else plan,
