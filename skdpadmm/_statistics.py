@@ -35,19 +35,18 @@ def plan_statistics(
     epsilon: float,
     delta: float,
     neighboring: str,
-    n_samples: int = 1,
-    schema: str = "",
+    n_samples: int,
+    schema: str,
     lost: float = 0.0,
 ) -> protocol.Plan:
     """Plan one release of an array whose Euclidean sensitivity, rounding included, is known.
 
-    `schema` is what else is public of it: releases with another one share no seeded noise. Of rows
-    whose number is not public `n_samples` is 1. With probability `lost`, a part of delta, something
-    else is seen that noise does not hide. It warns of a delta that is too large.
+    `schema` is what else is public of it: releases with another one share no seeded noise. With
+    probability `lost`, a part of delta, something else is seen that noise does not hide. It warns
+    of a delta that is too large.
     """
     expected = "'replace_one' or 'zero_out', between which n_samples is public"
-    is_public = n_samples == 1 or neighboring in ("replace_one", "zero_out")
-    require(is_public, "neighboring", neighboring, expected)
+    require(neighboring in ("replace_one", "zero_out"), "neighboring", neighboring, expected)
     budget = protocol.Budget(epsilon=epsilon, delta=delta)
     facts = protocol.Facts(
         n_samples=n_samples,

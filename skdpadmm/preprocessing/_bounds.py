@@ -158,7 +158,8 @@ def private_bounds(
     Raises
     ------
     ValueError
-        If a parameter is not valid, or X is sparse.
+        If a parameter is not valid, X is sparse, or a text in a column of numbers is one but for
+        commas.
     PrivacyBudgetExceeded
         If a limit of the ledger would be passed; no data was read then.
 
@@ -341,4 +342,5 @@ def _category(entry: Entry) -> tuple[str | int] | None:
     """A text or a whole number, or None."""
     if isinstance(entry, float):
         return (int(entry),) if entry.is_integer() and abs(entry) < _EXACT else None
-    return None if not entry or _has_commas([entry]) else (entry,)
+    # A subclass of str, as of numpy, would be released as it is.
+    return None if not entry or _has_commas([entry]) else (str.__str__(entry),)

@@ -135,7 +135,8 @@ def converted(guarantee: Guarantee, source: Relation, target: Relation) -> Guara
       one unit both become the same one when that unit's loss is replaced by zero, so there are two
       steps from one to the other, and a path of two steps of GDP(mu) is GDP(2 mu) (Dong, Roth and
       Su, JRSS-B 2022, Theorem 2.14). It holds for every component of a worst case, which is a
-      maximum over units, and of a mixture, whose label has the same law on all data sets.
+      maximum over units, and of a mixture, whose label has the same law on all data sets. Of
+      `private_bounds`, whose mixture is a bound, the proof is in :ref:`releases-beside-fits`.
     - **Add-remove to replace-one**: :math:`\mu` doubles, as removing a record and adding another
       one are two steps.
     - **Agent or person to record, replace-one**: as it is. Who replaces one record replaces the

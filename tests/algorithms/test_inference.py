@@ -31,6 +31,7 @@ from skdpadmm.engine import Engine
 from skdpadmm.exceptions import WeakSignalWarning
 from skdpadmm.inference import CoefficientInference, summary
 from skdpadmm.losses import LogisticLoss, SquaredLoss
+from skdpadmm.noise import grid_cell
 from skdpadmm.protocol import Problem
 from skdpadmm.records import Rows
 from tests.algorithms.runs import coordinates_of
@@ -225,6 +226,15 @@ def test_intervals_of_agents_hold_the_truth_about_as_often_as_they_say():
 )
 def test_each_observer_is_told_what_all_messages_of_an_agent_cost(row):
     plan = BY_ID[row].plan()
+    relation, rounding = plan.facts.neighboring, plan.facts.working_rounding
+    for release in plan.facts.inference.releases:
+        is_sum = release.shape == (plan.facts.n_parameters,)
+        factor = relation.sensitivity_factor if is_sum else relation.second_moment_factor
+        least = factor * rounding / plan.facts.n_samples
+        if plan.facts.agents.n_curators:  # Both messages are rounded, by half a cell in an entry.
+            least += grid_cell(release.agent_noise_std[0]) * math.sqrt(release.shape[0])
+        assert least <= release.sensitivities[0] < least * (1 + 1e-4)
+        assert release.fewest == plan.facts.agents.n_agents  # None of these messages is lost.
     assert {release.name for release in plan.releases} >= set(SHARES)
     for observer in plan.facts.observers:
         costs = [

@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from skdpadmm._fitting import PendingFit
 from skdpadmm._linear_model import PrivateLinearModel
@@ -1253,6 +1255,27 @@ def counted_once(parts: Any, *facts: Any) -> Any:
     return parts(*facts[:-1], Neighboring.ZERO_OUT)
 
 
+@replaces("skdpadmm.preprocessing._bounds", "plan_statistics")
+def one_column_of_three(
+    plan: Any, subject: Any, shape: Any, sensitivity: float, **known: Any
+) -> Any:
+    """The sensitivity of one column of categories, where there are three."""
+    return plan(subject, shape, sensitivity / math.sqrt(3), **known)
+
+
+@replaces("skdpadmm._statistics", "reserved")
+@contextlib.contextmanager
+def reserved_afterwards(reserved: Any, *facts: Any) -> Any:
+    yield None
+    with reserved(*facts):
+        pass
+
+
+@replaces("skdpadmm.metrics", "column_or_1d")
+def labels_of_one_type(column: Any, y: Any) -> Any:
+    return column(np.asarray(y.tolist()))
+
+
 @dataclass(frozen=True)
 class TheoremBug:
     """One bug, and the test that has to fail with it: its name and its arguments."""
@@ -1432,6 +1455,18 @@ THEOREM_BUGS = [
                f"{BOUNDS}.test_which_categories_are_listed_keeps_the_budget_exactly", (1.0, "zero_out")),
     TheoremBug("categories by their exact counts", exact_categories,
                f"{BOUNDS}.test_a_category_at_the_threshold_is_listed_half_of_the_time"),
+    TheoremBug("three columns of categories counted as one", one_column_of_three,
+               f"{BOUNDS}.test_a_record_in_several_columns_of_categories_is_counted_in_each",
+               ("replace_one", pytest.MonkeyPatch)),
+    TheoremBug("rare categories of one column of three", setting("skdpadmm.preprocessing._bounds.ndtri", lambda p: ndtri(3 * p)),
+               f"{BOUNDS}.test_a_record_in_several_columns_of_categories_is_counted_in_each",
+               ("zero_out", pytest.MonkeyPatch)),
+    TheoremBug("scores before their reservation", reserved_afterwards,
+               f"{SCORES}.test_a_release_is_counted_before_the_model_sees_a_row_and_says_nothing_else", (Path,)),
+    TheoremBug("warnings of a model that is scored", setting("skdpadmm._statistics.warnings", SimpleNamespace(catch_warnings=lambda **_: contextlib.nullcontext())),
+               f"{SCORES}.test_a_release_is_counted_before_the_model_sees_a_row_and_says_nothing_else", (Path,)),
+    TheoremBug("a text that makes all labels texts", labels_of_one_type,
+               f"{SCORES}.test_a_label_of_another_type_changes_its_own_row_alone", ("x", pytest.MonkeyPatch)),
     TheoremBug("half the sensitivity of mean scores", setting("skdpadmm.privacy.Neighboring.target_moments_factor", 1.0),
                f"{SCORES}.test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much",
                ("replace_one", 2, pytest.MonkeyPatch)),

@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import ndtr
+from sklearn.dummy import DummyRegressor
 
 from skdpadmm import DPAdmmRidge
 from skdpadmm.ledger import PrivacyLedger
+from skdpadmm.metrics import private_score
 from skdpadmm.preprocessing import PublicTableTransformer, private_bounds
 from skdpadmm.preprocessing._bounds import _counts
 from skdpadmm.privacy import compose, gaussian_mu
@@ -67,6 +69,21 @@ def test_bins_are_those_of_a_loop():
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("neighboring", RELATIONS)
+def test_a_report_and_a_ledger_state_the_relation(neighboring, tmp_path):
+    options = {"neighboring": neighboring, "ledger": str(tmp_path / "study.db")}
+    bounds = private_bounds(np.arange(50.0), 1.0, **options).privacy_
+    model, X, y = DummyRegressor().fit([[0]], [0]), np.zeros((50, 1)), np.zeros(50)
+    scores = private_score(model, X, y, 1.0, target_bounds=(-1, 1), **options).privacy_
+    for report in (bounds, scores):
+        assert report.observers[0].neighboring == neighboring
+        assert any("zeroed out" in line for line in report.assumptions) == (
+            neighboring == "zero_out"
+        )
+    kinds = {entry["neighboring"] for entry in PrivacyLedger(options["ledger"]).entries()}
+    assert kinds == {neighboring}
+
+
 def test_a_row_changes_its_own_bins_alone(monkeypatch: pytest.MonkeyPatch):
     seen, rng = recording(monkeypatch), np.random.default_rng(0)
     X = rng.standard_cauchy((40, 2))
@@ -79,9 +96,9 @@ def test_a_row_changes_its_own_bins_alone(monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_array_equal(whole, np.sum(parts, axis=0))
 
 
-def threshold_of(n_samples, epsilon, delta, neighboring):
+def threshold_of(n_samples, epsilon, delta, neighboring, columns=("city",)):
     """The noisy count from which a category is listed, found from outside; and the plan."""
-    table = pd.DataFrame({"city": ["Oslo"] * n_samples})
+    table = pd.DataFrame({name: ["Oslo"] * n_samples for name in columns})
     low, high = 0.0, 1e9
     with pytest.MonkeyPatch.context() as patch:
         seen = recording(patch)
@@ -89,7 +106,7 @@ def threshold_of(n_samples, epsilon, delta, neighboring):
         while high - low > 1e-9 * high:
             middle = (low + high) / 2
             patch.setattr(Gate, "deliver", lambda *args, n=middle: patched(*args) * 0 + n)
-            found = private_bounds(table, epsilon, categories=["city"], **known)
+            found = private_bounds(table, epsilon, categories=columns, **known)
             low, high = (low, middle) if found.schema else (middle, high)
     return high, seen.plan
 
@@ -120,11 +137,39 @@ def test_which_categories_are_listed_keeps_the_budget_exactly(epsilon, neighbori
     assert listed(1, plan, threshold) <= rare == pytest.approx(0.1 * delta)
 
 
+@pytest.mark.parametrize("neighboring", RELATIONS)
+def test_a_record_in_several_columns_of_categories_is_counted_in_each(
+    neighboring, monkeypatch: pytest.MonkeyPatch
+):
+    passed, columns, (before, after) = recording(monkeypatch), list("abc"), ("Oslo", "Rome")
+    row = after if neighboring == "replace_one" else None
+    values = []
+    for first in (before, row):
+        table = pd.DataFrame({name: [first, before, after] for name in columns})
+        private_bounds(table, 1.0, categories=columns, neighboring=neighboring)
+        values.append(passed.value)
+    change = float(np.linalg.norm(values[0] - values[1]))
+    assert change == pytest.approx(passed.plan.releases[0].sensitivities[0], rel=1e-12)
+    # Each of its categories may be one that nobody else has.
+    threshold, plan = threshold_of(300, 1.0, 1e-4, neighboring, columns)
+    rare = plan.guarantee().weights[1]
+    assert 0.9 * rare < 3 * listed(1, plan, threshold) <= rare == pytest.approx(1e-5)
+
+
 def test_a_category_at_the_threshold_is_listed_half_of_the_time():
     n = round(threshold_of(300, 1.0, 1e-5, "replace_one")[0])
     table = pd.DataFrame({"city": ["Oslo"] * n + [None] * (300 - n)})
     found = [private_bounds(table, 1.0, categories=["city"]).schema for _ in range(200)]
     assert 60 <= found.count({"city": ["Oslo"]}) <= 140
+
+
+def test_names_of_categories_are_plain_text_whatever_class_a_row_has():
+    class Text(str):
+        __slots__ = ("secret",)
+
+    table = np.array([Text("Oslo")] + [np.str_("Oslo"), "Oslo"] * 2000, dtype=object)
+    (name,) = private_bounds(table, 3.0, categories=[0]).schema[0]
+    assert (name, type(name)) == ("Oslo", str)
 
 
 def test_numbers_and_categories_share_one_budget(tmp_path):
@@ -151,6 +196,15 @@ def test_a_simulation_says_so_and_no_privacy_too():
         == private_bounds(X, 1.0, random_state=0).schema
     )
     assert "not private" in repr(private_bounds(X, math.inf))
+
+
+def test_columns_of_other_names_share_no_seeded_noise(passed):
+    digests = set()
+    for names in (["a", "b"], ["b", "a"], ["a", "c"]):
+        table = pd.DataFrame(np.zeros((50, 2)), columns=names)
+        private_bounds(table, 1.0, random_state=0)
+        digests.add(passed.plan.digest())
+    assert len(digests) == 3
 
 
 def test_without_noise_ranges_hold_the_share_of_rows_and_end_at_bins():
@@ -189,6 +243,15 @@ def test_without_noise_ranges_hold_the_share_of_rows_and_end_at_bins():
     assert PublicTableTransformer(found).fit_transform(table).shape == (5000, 8 + 2 + 3)
 
 
+def test_a_range_is_that_of_the_rows_that_are_not_missing():
+    y = np.where(np.arange(5000) % 10 < 7, np.nan, np.arange(5000) % 100)
+    for epsilon in (1.0, math.inf):
+        bounds = private_bounds(y, epsilon, random_state=0)
+        low, high = bounds.target_bounds
+        assert np.mean((low <= y) & (y <= high)) / 0.3 == pytest.approx(bounds.shares[0], abs=0.03)
+        assert bounds.shares[0] >= 0.9
+
+
 def test_bounds_are_what_estimators_take():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(4000, 2)) * [1, 100], columns=["a", "b"])
@@ -224,7 +287,7 @@ def test_every_kind_of_table_has_the_same_bounds():
 
 def test_columns_that_noise_hides_are_named_and_never_given_a_range():
     table = pd.DataFrame({"age": np.arange(30.0), "city": ["Oslo"] * 30})
-    for seed in range(20):
+    for seed in range(100):
         bounds = private_bounds(table, 0.1, categories=["city"], random_state=seed)
         assert bounds.hidden == ("age", "city")
         assert bounds.schema == {}
@@ -245,6 +308,7 @@ def test_columns_that_noise_hides_are_named_and_never_given_a_range():
         (np.eye(3), {"delta": 0.0}, "^Got delta=0"),
         (np.eye(3), {"epsilon": -1.0}, "^Got epsilon=-1"),
         (np.eye(3), {"neighboring": "add"}, "^Got neighboring='add', expected"),
+        (np.ones(1), {"neighboring": "add_remove", "delta": 0.1}, "^Got neighboring='add_remove'"),
         (np.eye(3), {"sampler": "fast"}, "^Got sampler='fast'"),
         (np.array([["2020-01-01"]], dtype="M8[D]"), {}, "expected numbers, strings"),
     ],

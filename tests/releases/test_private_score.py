@@ -1,8 +1,10 @@
 """Private scores: the joint sensitivity of their vector, and what is computed from it."""
 
 import math
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -14,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
-from skdpadmm.ledger import PrivacyLedger
+from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.metrics import private_score
 from skdpadmm.privacy import gaussian_mu
 from tests.releases.conftest import largest_change, recording
@@ -79,6 +81,49 @@ def contributions(neighboring, patch, n_classes):
     return rows, seen.plan.releases[0].sensitivities[0]
 
 
+class Codes(Chances):
+    """The same with labels that are numbers."""
+
+    classes_ = np.array([0, 1])
+
+
+@pytest.mark.parametrize("odd", ["x", None, math.nan, pd.NA, 10**400, b"0", 0.5])
+def test_a_label_of_another_type_changes_its_own_row_alone(odd, monkeypatch: pytest.MonkeyPatch):
+    passed, X, values = recording(monkeypatch), np.tile([1.0, 0.0], (50, 1)), []
+    for labels in ([0] * 50, [0] * 49 + [odd]):
+        private_score(Codes(), X, labels, 1.0)
+        values.append(passed.value)
+    assert np.linalg.norm(values[1] - values[0]) <= passed.plan.releases[0].sensitivities[0]
+    # As it is in an array of objects, and as a label of no class.
+    private_score(Codes(), X, np.array(labels, dtype=object), 1.0)
+    np.testing.assert_array_equal(passed.value, values[1])
+    private_score(Codes(), X, [0] * 49 + [7], 1.0)
+    np.testing.assert_array_equal(passed.value, values[1])
+
+
+def test_a_label_of_no_class_is_wrong_whatever_the_model_predicts():
+    class Unknown(Chances):
+        def predict(self, X):
+            return np.full(len(X), "x")
+
+    X, y = np.full((9, 2), 0.5), ["x"] * 8 + ["a"]
+    found = private_score(Unknown(), X, y, math.inf)
+    assert found.scores["accuracy"].estimate == found.confusion_matrix.sum() == 0
+    assert math.isnan(found.scores["balanced_accuracy"].estimate)
+
+
+def test_probabilities_of_one_row_for_all_are_refused():
+    class OfTheFirst(Chances):
+        def predict(self, X):
+            return np.full(len(X), "a")
+
+        def predict_proba(self, X):
+            return X[:1]
+
+    with pytest.raises(ValueError, match=r"^Got shape of predict_proba\(X\)=\(1, 2\)"):
+        private_score(OfTheFirst(), np.full((9, 2), 0.5), ["a"] * 9, 1.0)
+
+
 @pytest.mark.parametrize("neighboring", RELATIONS)
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much(
@@ -95,6 +140,7 @@ def test_the_noise_is_planned_for_the_sensitivity(monkeypatch: pytest.MonkeyPatc
     seen = recording(monkeypatch)
     private_score(Numbers(), np.zeros((500, 1)), np.zeros(500), 2.0, target_bounds=(-1, 1))
     (release,) = seen.plan.releases
+    assert release.sensitivities == (1 + 500 * 2.0**-49,)
     noise_std = release.sensitivities[0] / gaussian_mu(2.0, 1e-5)
     assert noise_std < release.noise_std < noise_std * (1 + 1e-11)
     assert release.shape == seen.value.shape == (6,)
@@ -173,18 +219,41 @@ def test_the_log_loss_of_a_row_is_clipped():
 def test_intervals_hold_the_score_of_the_population():
     X, y = binary(40_000)
     model = LogisticRegression().fit(X[:2000], y[:2000])
-    truth = private_score(model, X, y, math.inf).scores
-    rng, held = np.random.default_rng(1), []
+    exact = private_score(model, X, y, math.inf, n_bins=3)
+    truth, shares = exact.scores, exact.calibration[:, 3]
+    rng, held, in_bins = np.random.default_rng(1), [], []
     for seed in range(150):
         rows = rng.choice(len(y), 2000)
-        found = private_score(model, X[rows], y[rows], 0.5, random_state=seed).scores
+        made = private_score(model, X[rows], y[rows], 0.5, n_bins=3, random_state=seed)
+        found, (low, high) = made.scores, made.calibration[:, 4:].T
         held.append([s.lower <= truth[name].estimate <= s.upper for name, s in found.items()])
+        in_bins.append((low <= shares) & (shares <= high))
     assert np.all(np.mean(held, axis=0) >= 0.9)
+    assert np.all(np.mean(in_bins, axis=0) >= 0.9)
     # And those of fewer scores are shorter.
     alone = private_score(model, X, y, 0.1, scores=["accuracy"]).scores
     assert list(alone) == ["accuracy"]
     whole = private_score(model, X, y, 0.1).scores["accuracy"]
     assert alone["accuracy"].noise_std < 0.6 * whole.noise_std
+
+
+def test_the_noise_of_each_score_is_as_stated():
+    rng = np.random.default_rng(0)
+    X, y = binary()
+    classifier, n = LogisticRegression().fit(X, y), 3000
+    # A mean far from the middle of the range, and an R2 of 0: the noise of the target counts.
+    targets = 2 + 0.5 * rng.normal(size=n)
+    cases = [(classifier, X, y, {}), (Numbers(), np.full((n, 1), 2.0), targets, {})]
+    cases[1][3]["target_bounds"] = (-3, 3)
+    for model, rows, labels, options in cases:
+        made = [
+            private_score(model, rows, labels, 3.0, random_state=seed, **options).scores
+            for seed in range(200)
+        ]
+        for name in made[0]:
+            drawn = np.std([scores[name].estimate for scores in made])
+            stated = np.median([scores[name].noise_std for scores in made])
+            assert 0.85 < drawn / stated < 1.15, name
 
 
 def test_what_noise_hides_is_nan():
@@ -212,15 +281,30 @@ def test_a_fit_and_its_score_add_up_unless_the_rows_are_others(tmp_path):
     assert any("guarantee is counted beside this one" in a for a in found.privacy_.assumptions)
 
 
-def test_a_model_that_fails_on_the_rows_has_spent_the_budget(tmp_path):
-    path = str(tmp_path / "study.db")
-    X, y = binary(100)
-    model = LogisticRegression().fit(X, y)
-    with pytest.raises(ValueError, match="contains NaN"):
-        private_score(model, np.where(X > 1, np.nan, X), y, 1.0, ledger=path)
-    (entry,) = PrivacyLedger(path).entries()
-    assert entry["finished"] is None
-    assert PrivacyLedger(path).total(1e-5) == pytest.approx(1.0)
+class Loud(Numbers):
+    """It says which rows it sees, and fails for some."""
+
+    def predict(self, X):
+        warnings.warn(f"saw {X[0, 0]}", stacklevel=2)
+        if X[0, 0] < 0:
+            raise RuntimeError("no")
+        return np.divide(X[:, 0], 0.0)
+
+
+def test_a_release_is_counted_before_the_model_sees_a_row_and_says_nothing_else(tmp_path):
+    X, y, path = np.ones((50, 1)), np.ones(50), str(tmp_path / "study.db")
+    options = {"target_bounds": (-1, 1), "ledger": path}
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        private_score(Loud(), X, y, 1.0, **options)
+    assert seen == []
+    with pytest.raises(RuntimeError, match="no"):
+        private_score(Loud(), -X, y, 1.0, **options)
+    spent = PrivacyLedger(path).guarantee().mu
+    assert spent == pytest.approx(math.sqrt(2) * gaussian_mu(1.0, 1e-5))
+    PrivacyLedger(path).limit(1.6, 1e-5)
+    with pytest.raises(PrivacyBudgetExceeded):
+        private_score(Loud(), -X, y, 1.0, **options)
 
 
 def test_scores_of_a_ridge_take_its_own_bounds():
