@@ -79,7 +79,7 @@ class RowScore:
                     f"Got scores of shape {scores.shape} from scoring={self.name}, expected"
                     f" ({len(y)},): one for each row."
                 )
-            return np.clip(np.where(np.isfinite(scores), scores, self.low), self.low, self.high)
+            return np.clip(finite_or(self.low, scores), self.low, self.high)
 
     def __call__(self, estimator: Any, X: Any, y: NDArray[Any]) -> float:
         """The mean of the clipped scores."""
@@ -143,8 +143,21 @@ def scores_of_rows(
     predicted = np.asarray(estimator.predict(X))
     if name == "accuracy":
         return predicted == y
+    return np.asarray(-(errors_of_rows(predicted, y, limits) ** _power(name)))
+
+
+def errors_of_rows(
+    predicted: NDArray[Any], y: NDArray[Any], limits: tuple[float, float]
+) -> NDArray[Any]:
+    """Absolute errors, where targets and predictions are clipped to `limits`."""
     pair = (np.clip(np.asarray(part, dtype=np.float64), *limits) for part in (predicted, y))
-    return np.asarray(-(np.abs(np.subtract(*pair)) ** _power(name)))
+    return np.abs(np.subtract(*pair))
+
+
+def finite_or(other: float, values: NDArray[Any]) -> NDArray[np.float64]:
+    """Values, or another one where they are not finite."""
+    numbers = np.asarray(values, dtype=np.float64)
+    return np.where(np.isfinite(numbers), numbers, other)
 
 
 def pair_of_bounds(bounds: Any, name: str) -> tuple[float, float]:

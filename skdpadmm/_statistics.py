@@ -93,12 +93,15 @@ def run_statistics(
 
     `sees` says what is released, `assumptions` what its guarantee rests on beside what all do.
     """
-    noise = noise_source(random_state, plan.digest(), sampler)
+    noise, facts = noise_source(random_state, plan.digest(), sampler), plan.facts
+    is_zero_out = facts.neighboring is privacy.Neighboring.ZERO_OUT
     assumptions += (
-        "All parameters are public, and were not chosen by looking at the data.",
+        f"n_samples={facts.n_samples} and all parameters are public, and were not chosen by looking"
+        " at the data.",
         SAME_ROWS,
         "One record is one row: a person with several rows is protected less.",
-        *weak_delta(plan.budget, plan.facts.n_samples),
+        *("A record that is zeroed out adds nothing to any sum.",) * is_zero_out,
+        *weak_delta(plan.budget, facts.n_samples),
         *(NOT_CERTIFIED,) * (sampler == "floating-point"),
     )
     seeded = SimpleNamespace(random_state=random_state, algorithm="")

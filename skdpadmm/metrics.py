@@ -6,8 +6,6 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +17,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from skdpadmm._document import Block, Document
 from skdpadmm._numbers import require, require_count, require_positive
 from skdpadmm._pipelines import last_step
-from skdpadmm._row_scores import RowScore, pair_of_bounds, scores_of_rows
+from skdpadmm._row_scores import errors_of_rows, finite_or, pair_of_bounds
 from skdpadmm._statistics import STATISTICS, plan_statistics, run_statistics
 from skdpadmm.privacy import Neighboring, PrivacyReport
 from skdpadmm.protocol import Gate
@@ -31,19 +29,10 @@ Array = NDArray[np.float64]
 _SQUARES = 1.6
 # A count of rows below so many standard deviations of its noise says nothing.
 _HIDDEN = 3.0
-# The parts of the released vector that a score is computed from.
-_OF_CLASSES = {
-    "accuracy": ("accuracy",),
-    "balanced_accuracy": ("confusion_matrix",),
-    "log_loss": ("log_loss",),
-    "confusion_matrix": ("confusion_matrix",),
-    "calibration": ("calibration",),
-}
-_OF_NUMBERS = {
-    "r2": ("mean_squared_error", "target"),
-    "mean_squared_error": ("mean_squared_error",),
-    "mean_absolute_error": ("mean_absolute_error",),
-}
+_OF_CLASSES = ("accuracy", "balanced_accuracy", "log_loss", "confusion_matrix", "calibration")
+_OF_NUMBERS = ("r2", "mean_squared_error", "mean_absolute_error")
+# The parts of the released vector that a score is computed from, if not its own.
+_PARTS = {"balanced_accuracy": ("confusion_matrix",), "r2": ("mean_squared_error", "target")}
 
 
 class Score(NamedTuple):
@@ -67,14 +56,15 @@ class Score(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A part of the vector: counts, or moments of a row's score; its shape and sensitivity."""
+    """A part of the vector: counts, or moments of a score of rows; its shape and sensitivity."""
 
     shape: tuple[int, ...]
     sensitivity: float
     # Its sensitivity as a change of the score, in rows: the budget is shared in proportion, which
     # makes the sum of variances least.
     importance: float
-    score: RowScore | None = None
+    # Of the score of a row, the worst first.
+    ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -234,9 +224,9 @@ def private_score(
     if target_bounds is None:
         target_bounds = getattr(last_step(model), "target_bounds", None)
     limits = (-log_loss_bound, 0.0) if classes else pair_of_bounds(target_bounds, "target_bounds")
-    width, n_samples = limits[1] - limits[0], len(targets)
+    width, n_samples, n = limits[1] - limits[0], len(targets), len(classes)
     require(1e-70 <= width <= 1e70, "width of bounds", width, "a size between 1e-70 and 1e70")
-    parts = _parts(names, len(classes), n_bins, limits, Neighboring(neighboring))
+    parts = _parts(names, n, n_bins, limits, Neighboring(neighboring))
     total = sum(part.importance for part in parts.values())
     weights = {k: math.sqrt(p.importance / total) / p.sensitivity for k, p in parts.items()}
     plan = plan_statistics(
@@ -252,18 +242,15 @@ def private_score(
     )
 
     def release(gate: Gate) -> Array:
-        # A model whose predictions are made once, and whose labels are numbers of classes.
-        predicted, labels = np.asarray(model.predict(X)), targets
+        predicted, labels, chances = np.asarray(model.predict(X)), targets, np.empty((0, 0))
         check_consistent_length(predicted, targets)
         if classes:
             predicted, labels = _codes(predicted, classes, -2), _codes(targets, classes, -1)
-        found = SimpleNamespace(predict=lambda X: predicted, classes_=np.arange(len(classes)))
         if not parts.keys().isdisjoint({"log_loss", "calibration"}):
-            chances = np.asarray(model.predict_proba(X), dtype=np.float64)
-            shape = n_samples, len(classes)
+            chances, shape = np.asarray(model.predict_proba(X), dtype=np.float64), (n_samples, n)
             require(chances.shape == shape, "shape of predict_proba(X)", chances.shape, f"{shape}")
-            found.predict_proba = lambda X: chances
-        sums = [weights[k] * _sums(k, part, found, labels) for k, part in parts.items()]
+        rows = limits, labels, predicted, chances
+        sums = [weights[name] * _sums(name, part, *rows) for name, part in parts.items()]
         return gate.release(STATISTICS, np.concatenate(sums))
 
     noisy, report = run_statistics(
@@ -271,10 +258,9 @@ def private_score(
         release,
         sees="the scores, and the model before",
         assumptions=(
-            f"n_samples={n_samples} and the model are public: it was fitted on other rows, or its"
-            " guarantee is counted beside this one.",
+            "The model is public: it was fitted on other rows, or its guarantee is counted beside"
+            " this one.",
             "The model predicts each row by itself: no step compares rows that are predicted.",
-            *["A record that is zeroed out adds nothing to any sum."] * (neighboring == "zero_out"),
         ),
         random_state=random_state,
         sampler=sampler,
@@ -326,27 +312,19 @@ def _parts(
     neighboring: Neighboring,
 ) -> dict[str, _Part]:
     """The parts that scores are made of, with their sensitivities, from public facts."""
-    width = limits[1] - limits[0]
+    width, factor = limits[1] - limits[0], neighboring.target_moments_factor
     counts = math.sqrt(2.0) if neighboring is Neighboring.REPLACE_ONE else 1.0
-
-    factor = neighboring.target_moments_factor
-
-    def moments(name: str, low: float, high: float, effect: float, of_rows: Any = None) -> _Part:
-        of_rows = of_rows or partial(scores_of_rows, name=name, limits=limits)
-        return _Part((2,), factor, factor * effect, RowScore(name, of_rows, low, high, width))
-
     made = {
-        "accuracy": moments("accuracy", 0.0, 1.0, 0.5),
+        "accuracy": _Part((2,), factor, factor * 0.5, (0.0, 1.0)),
         "confusion_matrix": _Part((n_classes, n_classes), counts, counts),
-        "log_loss": moments("neg_log_loss", *limits, width / 2),
+        "log_loss": _Part((2,), factor, factor * (width / 2), (width, 0.0)),
         "calibration": _Part((n_bins, 2), counts, counts),
         # In squared half-widths of the bounds of the target, or in one.
-        "mean_squared_error": moments("neg_mean_squared_error", -(width**2), 0.0, 2.0),
-        "mean_absolute_error": moments("neg_mean_absolute_error", -width, 0.0, 1.0),
-        "target": moments("target", *limits, 0.5, lambda model, X, y: y),
+        "mean_squared_error": _Part((2,), factor, factor * 2.0, (width**2, 0.0)),
+        "mean_absolute_error": _Part((2,), factor, factor, (width, 0.0)),
+        "target": _Part((2,), factor, factor * 0.5, limits),
     }
-    of_scores = _OF_CLASSES if n_classes else _OF_NUMBERS
-    return {part: made[part] for name in names for part in of_scores[name]}
+    return {part: made[part] for name in names for part in _PARTS.get(name, (name,))}
 
 
 def _with_interval(
@@ -355,8 +333,7 @@ def _with_interval(
     """A score between its ends."""
     reach = z * math.sqrt(noise_std**2 + variance)
     ends = np.clip([value, value - reach, value + reach], low, high)
-    estimate, lower, upper = ends.tolist()
-    return Score(estimate, lower, upper, float(noise_std))
+    return Score(*(float(end) for end in (*ends, noise_std)))
 
 
 def _codes(labels: NDArray[Any], classes: tuple[Any, ...], other: int) -> NDArray[np.intp]:
@@ -365,21 +342,38 @@ def _codes(labels: NDArray[Any], classes: tuple[Any, ...], other: int) -> NDArra
     return np.array([known.get(label, other) for label in labels.tolist()], dtype=np.intp)
 
 
-def _sums(name: str, part: _Part, model: Any, y: NDArray[Any]) -> Array:
-    """A part of the vector, without noise."""
-    if part.score is not None:
-        low, half = part.score.low, part.score.high / 2 - part.score.low / 2
-        t = np.clip((part.score.clipped(model, None, y) - (low + half)) / half, -1.0, 1.0)
+def _sums(
+    name: str,
+    part: _Part,
+    limits: tuple[float, float],
+    labels: NDArray[Any],
+    predicted: NDArray[Any],
+    chances: Array,
+) -> Array:
+    """A part of the vector, without noise; labels are numbers of classes, below 0 for others."""
+    rows = np.arange(len(labels))
+    if part.ends is not None:
+        if name == "accuracy":
+            values = predicted == labels
+        elif name == "log_loss":
+            values = -np.log(np.where(labels < 0, 0.0, chances[rows, labels]))
+        elif name == "target":
+            values = labels
+        else:
+            power = 2 if name == "mean_squared_error" else 1
+            values = errors_of_rows(predicted, labels, limits) ** power
+        worst, half = part.ends[0], part.ends[1] / 2 - part.ends[0] / 2
+        t = np.clip((finite_or(worst, values) - (worst + half)) / half, -1.0, 1.0)
         return np.array([math.fsum(t.tolist()), _SQUARES * math.fsum((t * t).tolist())])
-    is_label = y[:, None] == model.classes_
     if name == "confusion_matrix":
-        is_predicted = model.predict(None)[:, None] == model.classes_
-        return np.asarray(is_label.T.astype(np.float64) @ is_predicted).ravel()
-    chances, rows, n_bins = model.predict_proba(None), np.arange(len(y)), part.shape[0]
-    # Of two classes the second, of more the predicted one.
-    of = np.ones_like(rows) if len(model.classes_) == 2 else chances.argmax(axis=1)
-    bins = np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], chances[rows, of])
-    return np.bincount(2 * bins + is_label[rows, of], minlength=2 * n_bins).astype(np.float64)
+        known, n_classes = (labels >= 0) & (predicted >= 0), part.shape[0]
+        cells = n_classes * labels[known] + predicted[known]
+    else:
+        # Of two classes the second, of more the predicted one.
+        of = np.ones_like(rows) if chances.shape[1] == 2 else chances.argmax(axis=1)
+        inner = np.linspace(0, 1, part.shape[0] + 1)[1:-1]
+        cells = 2 * np.searchsorted(inner, chances[rows, of]) + (labels == of)
+    return np.bincount(cells, minlength=math.prod(part.shape)).astype(np.float64)
 
 
 def _scores(
@@ -388,9 +382,10 @@ def _scores(
     """Estimates, their noise, their variance as of a sample, and ends, from noisy sums alone."""
     made: dict[str, tuple[float, ...]] = {}
     for name, part in parts.items():
-        if (row := part.score) is None:
+        if part.ends is None:
             continue
-        half, std = row.high / 2 - row.low / 2, stds[name] / n_samples
+        worst, half = part.ends[0], part.ends[1] / 2 - part.ends[0] / 2
+        std = stds[name] / n_samples
         t, square = values[name] / n_samples / (1.0, _SQUARES)
         if name == "target":
             spread, error = square - t * t, made["mean_squared_error"]
@@ -406,10 +401,8 @@ def _scores(
         t = float(np.clip(t, -1.0, 1.0))
         # On the safe side of its noise, and no more than that of a score at its ends.
         spread = min(max(square + std / _SQUARES - t * t, 0.0), 1.0 - t * t)
-        sign = -1.0 if row.low < 0 else 1.0
-        ends = sorted((sign * row.low + 0.0, sign * row.high + 0.0))
-        value = row.low + half * (1.0 + t)
-        made[name] = (sign * value, half * std, half * half * spread / n_samples, *ends)
+        value, variance = worst + half * (1.0 + t), half * half * spread / n_samples
+        made[name] = (value, abs(half) * std, variance, *sorted(part.ends))
     if "confusion_matrix" in parts:
         matrix, std = values["confusion_matrix"], stds["confusion_matrix"]
         right, n_classes = np.diag(matrix), len(matrix)

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from ._bounds import PrivateBounds, private_bounds
 from ._table import PublicTableTransformer, Range
-from ._transformers import BoundedScaler, RowNormClipper
+from ._transformers import BoundedScaler
 
 __all__ = [
     "BoundedScaler",
     "PrivateBounds",
     "PublicTableTransformer",
     "Range",
-    "RowNormClipper",
     "private_bounds",
 ]

@@ -104,7 +104,10 @@ class PrivateBounds(Document):
             else (str(key), f"{len(found)} categories: {', '.join(map(str, found))}", "")
             for key, found in self.schema.items()
         ]
-        rows += [(str(key), "no numbers, or hidden by noise: look in a code book", "") for key in self.hidden]
+        rows += [
+            (str(key), "no numbers, or hidden by noise: look in a code book", "")
+            for key in self.hidden
+        ]
         yield Block("table", ["column", "found", "holds about"], rows)
         yield from self.privacy_._blocks()
 
@@ -204,12 +207,12 @@ def private_bounds(
     numbers = [key for key in keys if key not in categories]
     named = [key for key in keys if key in categories]
     n_samples = len(columns[keys[0]])
-    changes = 2 if neighboring == "replace_one" else 1
+    n_bins, changes = len(numbers) * _N_COUNTS, 2 if neighboring == "replace_one" else 1
     lost = _OF_DELTA * delta if named else 0.0
     plan = plan_statistics(
         "private_bounds",
         # No more categories than rows.
-        (len(numbers) * _N_COUNTS + len(named) * n_samples,),
+        (n_bins + len(named) * n_samples,),
         math.sqrt(changes * (_SQUARED * len(numbers) + len(named))),
         epsilon=epsilon,
         delta=delta,
@@ -224,20 +227,19 @@ def private_bounds(
         threshold = 1 + noise_std * (GRID_CELL - float(ndtri(lost / len(named))))
 
     def release(gate: Gate) -> dict[Any, Any]:
-        counts = [_counts(columns[key]) for key in numbers]
-        # Each category has one place; places without one are not looked at.
         counted = [_counted(columns[key]) for key in named]
-        filled = [np.array([*each.values()], dtype=np.float64) for each in counted]
-        counts += [np.pad(each, (0, n_samples - len(each))) for each in filled]
-        noisy = gate.release(STATISTICS, np.concatenate(counts))
-        pieces = np.split(noisy, np.cumsum([len(each) for each in counts])[:-1])
+        # Each category has one place; places without one are not looked at.
+        places = [np.pad([*each.values(), 0.0], (0, n_samples))[:n_samples] for each in counted]
+        counts = np.concatenate([*(_counts(columns[key]) for key in numbers), *places])
+        noisy = gate.release(STATISTICS, counts)
         found = {
-            key: _range(piece, noise_std, n_samples, coverage, len(numbers))
-            for key, piece in zip(numbers, pieces, strict=False)
+            key: _range(row, noise_std, n_samples, coverage, len(numbers))
+            for key, row in zip(numbers, noisy[:n_bins].reshape(-1, _N_COUNTS), strict=True)
         }
+        rows = noisy[n_bins:].reshape(-1, n_samples)
         found |= {
-            key: [value for value, n in zip(each, piece, strict=False) if n > threshold]
-            for key, each, piece in zip(named, counted, pieces[len(numbers) :], strict=True)
+            key: [value for value, n in zip(each, row, strict=False) if n > threshold]
+            for key, each, row in zip(named, counted, rows, strict=True)
         }
         return {key: found[key] for key in keys}
 
@@ -245,11 +247,7 @@ def private_bounds(
         plan,
         release,
         sees=f"ranges{f' and categories, from about {round_up(threshold)} rows on' * bool(named)}",
-        assumptions=(
-            f"n_samples={n_samples}, names of columns, and which are of categories, are public.",
-            *["A record that is zeroed out is in no bin and has no category."]
-            * (neighboring == "zero_out"),
-        ),
+        assumptions=("Names of columns, and which are of categories, are public.",),
         random_state=random_state,
         sampler=sampler,
         ledger=ledger,
@@ -333,9 +331,8 @@ def _groupings(levels: Array, noise_std: float) -> Iterator[tuple[Array, float, 
 def _counted(values: NDArray[Any]) -> dict[str | int, int]:
     """How often each category occurs that a schema can have, in an order of theirs."""
     entries = filter(None, map(_category, _plain(values, are_numbers=False)))
-    return dict(
-        sorted(Counter(entry for (entry,) in entries).items(), key=lambda item: str(item[0]))
-    )
+    counts = Counter(entry for (entry,) in entries)
+    return {entry: counts[entry] for entry in sorted(counts, key=str)}
 
 
 def _category(entry: Entry) -> tuple[str | int] | None:

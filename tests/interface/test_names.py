@@ -9,7 +9,7 @@ from sklearn.utils import estimator_html_repr
 import skdpadmm
 from skdpadmm._sklearn import DOCUMENTATION
 from skdpadmm.model_selection import DPGridSearchCV
-from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
+from skdpadmm.preprocessing import BoundedScaler
 from tests.interface.registry import DEFAULTS
 
 PUBLIC = {
@@ -20,7 +20,7 @@ PUBLIC = {
     "decentralized": "DPDecentralizedClassifier DPDecentralizedRegressor",
     "personalized": "DPPersonalizedClassifier DPPersonalizedRegressor LocalClassifier"
     " LocalRegressor",
-    "preprocessing": "BoundedScaler RowNormClipper",
+    "preprocessing": "BoundedScaler PrivateBounds PublicTableTransformer Range private_bounds",
     "model_selection": "DPGridSearchCV DPRandomizedSearchCV search_cost",
     "inspection": "PrivacyLedgerDisplay PrivacyReportDisplay PrivacyUtilityDisplay TopologyDisplay"
     " plot_network privacy_report",
@@ -65,7 +65,7 @@ def test_estimators_are_at_the_top_and_each_has_a_row():
 def test_diagrams_link_to_pages_of_this_packages_reference():
     search = DPGridSearchCV(skdpadmm.DPAdmmRidge(), {"alpha": [0.0]})
     made = [row.estimator for row in DEFAULTS.values()]
-    for estimator in (*made, BoundedScaler(), RowNormClipper(), search):
+    for estimator in (*made, BoundedScaler(), search):
         name = type(estimator).__name__
         (module,) = (m for m in PUBLIC if name in PUBLIC[m].split())
         page = f"{DOCUMENTATION}/generated/skdpadmm.{module}.{name}.html"

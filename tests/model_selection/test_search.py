@@ -38,7 +38,7 @@ from skdpadmm._row_scores import row_score
 from skdpadmm.algorithms import GradientADMM
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
 from skdpadmm.noise import CryptographicNoise
-from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, Range, RowNormClipper
+from skdpadmm.preprocessing import BoundedScaler, PublicTableTransformer, Range
 from skdpadmm.privacy import (
     NegativeBinomialTrials,
     NonPrivate,
@@ -156,10 +156,10 @@ def test_candidates_are_drawn_before_data_and_a_plan_leaves_generators_alone():
 
 
 def test_transformers_that_learn_nothing_are_searched_and_assumed_to_see_one_row():
-    parts = make_pipeline(BoundedScaler(lower=-1, upper=1), RowNormClipper(norm=2.0))
+    parts = make_pipeline(BoundedScaler(lower=-1, upper=1), Normalizer())
     table = pd.DataFrame(X, columns=["a", "b", "c"])
     steps = Pipeline([("parts", parts), ("more", Normalizer()), ("model", classifier())])
-    grid = {"model__C": [1e-7, 1.0], "more": ["passthrough", RowNormClipper()]}
+    grid = {"model__C": [1e-7, 1.0], "more": ["passthrough", BoundedScaler()]}
     search = grid_search(steps, grid, epsilon=20.0, **MANY).fit(table, Y)
     assert search.feature_names_in_.tolist() == ["a", "b", "c"]
     assert search.best_estimator_[-1].n_features_in_ == 3
@@ -531,7 +531,7 @@ def test_no_trial_prints_or_warns_or_leaves_a_file_as_these_can_be_counted(
 
 
 def test_parts_of_a_column_transformer_print_no_more_of_many_trials_than_of_few(capfd):
-    steps = make_pipeline(columns(RowNormClipper()), classifier())
+    steps = make_pipeline(columns(BoundedScaler()), classifier())
     printed = set()
     for seed in range(4):
         with parallel_config(verbose=50):
@@ -702,15 +702,15 @@ REFUSED = [
         ({"estimator": Pipeline([("in", part), ("m", classifier())]), "param_grid": {"m__C": [1]}},
          message)
         for part, message in (
-            (make_pipeline(RowNormClipper(), StandardScaler()), "StandardScaler"),
-            (columns(RowNormClipper(), sparse_threshold=0.3), "pass sparse_threshold=0"),
-            (ColumnTransformer([("in", RowNormClipper(), lambda X: [0])], sparse_threshold=0),
+            (make_pipeline(BoundedScaler(), StandardScaler()), "StandardScaler"),
+            (columns(BoundedScaler(), sparse_threshold=0.3), "pass sparse_threshold=0"),
+            (ColumnTransformer([("in", BoundedScaler(), lambda X: [0])], sparse_threshold=0),
              "pass transformers=columns by names"),
             (columns(KNOWN), "OneHotEncoder.* by a PublicTableTransformer"),
             (SimpleImputer(**CONSTANT), "SimpleImputer.* by a PublicTableTransformer"),
             (columns("drop", remainder=StandardScaler()), "StandardScaler"),
             (HashingVectorizer(strip_accents=str.lower), "pass strip_accents=no function"),
-            (Subclass([("in", RowNormClipper())]), "Subclass"),
+            (Subclass([("in", BoundedScaler())]), "Subclass"),
             *(
                 (FunctionTransformer(**given), f"pass {name}")
                 for given, name in (

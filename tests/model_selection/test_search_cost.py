@@ -26,7 +26,7 @@ from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge, DPFedRidge
 from skdpadmm._pipelines import last_step
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.model_selection import DPGridSearchCV, DPRandomizedSearchCV, search_cost
-from skdpadmm.preprocessing import BoundedScaler, RowNormClipper
+from skdpadmm.preprocessing import BoundedScaler
 
 BOUNDS = {"feature_bounds": (-1, 1), "target_bounds": (-2, 2)}
 X = np.random.default_rng(0).uniform(-1, 1, size=(600, 2))
@@ -56,7 +56,7 @@ def searched(model=None, n=600, **own):
 
 
 MASKS = [(np.arange(60) < size, np.arange(60) >= size) for size in (30, 40)]
-NESTED = Pipeline([("clip", RowNormClipper()), ("model", Pipeline([("m", ridge())]))])
+NESTED = Pipeline([("clip", BoundedScaler()), ("model", Pipeline([("m", ridge())]))])
 
 
 @pytest.mark.parametrize(
