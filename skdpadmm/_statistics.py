@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skdpadmm._fitting import reserved
+from skdpadmm._numbers import require
 from skdpadmm._report import NOT_CERTIFIED, fit_report, weak_delta
 from skdpadmm.exceptions import PrivacyWarning, warn_user
 from skdpadmm.losses import SquaredLoss
@@ -62,6 +63,8 @@ def plan_statistics(
     else is seen that noise does not hide. It warns of a delta that is too large.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
+    expected = "'replace_one' or 'zero_out', as the number of rows is public here"
+    require(neighboring in ("replace_one", "zero_out"), "neighboring", neighboring, expected)
     facts = Facts(
         n_samples=n_samples,
         n_parameters=math.prod(shape),

@@ -19,11 +19,15 @@ from skdpadmm import (
     algorithms,
 )
 from skdpadmm._fitting import PendingFit, gates_by
+from skdpadmm._linear_model import Targets
 from skdpadmm.audit import audit
 from skdpadmm.audit._replay import RecordingGate, ReplayingGate
 from skdpadmm.exceptions import WeakSignalWarning
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.metrics import private_score
 from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.penalties import LinearConstraint
+from skdpadmm.preprocessing import private_bounds
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import Gate, Plan, PlanViolation
 from skdpadmm.records import Rows, feature_norms
@@ -193,7 +197,10 @@ def test_without_privacy_the_relation_changes_nothing():
     assert fits[0].privacy_.epsilon() == math.inf
 
 
+SPLIT = LinearConstraint(A=np.eye(3), B=-np.eye(3))
 REFUSED = [
+    # It finds an optimum by itself without privacy, and rests on a public number with it.
+    {"algorithm": algorithms.GradientADMM(constraint=SPLIT)},
     {"algorithm": algorithms.GradientDescent(batch_fraction=0.5)},
     {"algorithm": algorithms.GradientDescent(schedule="cyclic")},
     {"algorithm": algorithms.GradientDescent(guarantee="last")},
@@ -214,6 +221,29 @@ def test_who_needs_a_public_number_refuses_before_data(params):
         model.fit(X, Y, **persons)
 
 
+@pytest.mark.parametrize("n", [30, 599, 600])
+def test_public_weights_tell_how_many_there_are_and_are_refused(n):
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS, max_weight="public")
+    with (
+        mock.patch.object(Gate, "__init__", side_effect=AssertionError),
+        pytest.raises(ValueError, match="max_weight='public' with neighboring='add_remove'"),
+    ):
+        model.fit(X[:n], Y[:n], sample_weight=1.0 + np.arange(n))
+
+
+def test_releases_beside_a_fit_have_a_public_number_and_refuse():
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS).fit(X, Y)
+    for release in (
+        lambda: private_bounds(X, 1.0, neighboring="add_remove"),
+        lambda: private_score(model, X, Y, 1.0, neighboring="add_remove"),
+    ):
+        with (
+            mock.patch.object(Gate, "__init__", side_effect=AssertionError),
+            pytest.raises(ValueError, match="'zero_out', as the number of rows is public here"),
+        ):
+            release()
+
+
 def test_agents_searches_and_more_records_than_rounding_allows_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="neighboring"):
         DPFedRidge(neighboring="add_remove").fit(X, Y)
@@ -227,8 +257,11 @@ def test_agents_searches_and_more_records_than_rounding_allows_are_refused(tmp_p
     with pytest.raises(ValueError, match="one record more moves others between folds"):
         PrivacyLedger(tmp_path / "study.db").check(search, X, Y)
     monkeypatch.setattr("skdpadmm._linear_model.LARGEST_COUNT", 500)
-    with pytest.raises(ValueError, match=r"Got 600 records .* expected 500 at most"):
+    with pytest.raises(ValueError, match=r"expected at most 500 records") as refusal:
         model.fit(X, Y)
+    assert "600" not in str(refusal.value)
+    with pytest.raises(ValueError, match="8192 columns unless X is sparse"):
+        model.set_params(feature_bounds=(-1, 1)).fit(np.zeros((3, 8193)), Y[:3])
 
 
 def test_a_gate_goes_on_with_a_plan_of_the_same_count_and_budget_alone():
@@ -256,14 +289,21 @@ def test_an_audit_compares_the_claim_at_two_steps(method):
     assert not report.is_violation, str(report)
 
 
+# The last ones have a row that is alone in its block, and of norms, until one more comes.
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize(("n", "p"), [(41, 3), (1001, 17), (5000, 40), (300, 700)])
+@pytest.mark.parametrize(
+    ("n", "p"), [(41, 3), (1001, 17), (5000, 40), (300, 700), (8193, 17), (12289, 17), (65, 8192)]
+)
 def test_what_a_row_adds_is_the_same_bits_wherever_the_row_is(n, p, order):
     rng = np.random.default_rng(n)
     table = np.asarray(rng.uniform(-1.2, 1.2, (n, p)), order=order)
     table[n // 2] = 1e300
-    coordinates = DPAdmmRidge(**PRIVATE, **BOUNDS).plan(n, p).facts.coordinates
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS)
+    coordinates = model.plan(n, p).facts.coordinates
     coef = rng.standard_normal((p + 1, 2))
+    # As a fit has them.
+    pending = model._pending(table, None, Targets(encoded=np.zeros(n)), None)
+    table = pending.X
 
     def seen(first):
         rows = Rows(table[first:], coordinates)
