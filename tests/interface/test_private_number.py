@@ -291,19 +291,13 @@ def test_an_audit_compares_the_claim_at_two_steps(method):
 
 # The last ones have a row that is alone in its block, and of norms, until one more comes.
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize(
-    ("n", "p"), [(41, 3), (1001, 17), (5000, 40), (300, 700), (8193, 17), (12289, 17), (65, 8192)]
-)
+@pytest.mark.parametrize(("n", "p"), [(41, 3), (1001, 17), (5000, 40), (300, 700)])
 def test_what_a_row_adds_is_the_same_bits_wherever_the_row_is(n, p, order):
     rng = np.random.default_rng(n)
     table = np.asarray(rng.uniform(-1.2, 1.2, (n, p)), order=order)
     table[n // 2] = 1e300
-    model = DPAdmmRidge(**PRIVATE, **BOUNDS)
-    coordinates = model.plan(n, p).facts.coordinates
+    coordinates = DPAdmmRidge(**PRIVATE, **BOUNDS).plan(n, p).facts.coordinates
     coef = rng.standard_normal((p + 1, 2))
-    # As a fit has them.
-    pending = model._pending(table, None, Targets(encoded=np.zeros(n)), None)
-    table = pending.X
 
     def seen(first):
         rows = Rows(table[first:], coordinates)
@@ -323,3 +317,24 @@ def test_what_a_row_adds_is_the_same_bits_wherever_the_row_is(n, p, order):
     prepared = own.prepare(coef)
     np.testing.assert_allclose(own.scores(0, prepared), plain.scores(0, prepared), rtol=1e-9,
                                atol=1e-9)  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("p", [17, 40, 8192])
+def test_a_row_that_is_alone_in_its_block_adds_the_same_bits(p, order):
+    rng = np.random.default_rng(p)
+    table = np.asarray(rng.uniform(-1, 1, (40, p)), order=order)
+    model = DPAdmmRidge(**PRIVATE, feature_bounds=(-1.5, 1.3), target_bounds=(-4, 4))
+    coordinates = model.plan(40, p).facts.coordinates
+    # As a fit has it.
+    table = model._pending(table, None, Targets(encoded=np.zeros(40)), None).X
+    coef, chosen = rng.standard_normal(p + 1), np.arange(p) != 1
+
+    def seen(X):
+        rows = Rows(X, coordinates)
+        rows.by_row = True
+        scores = [rows.scores(block, rows.prepare(coef)) for block in range(rows.n_blocks)]
+        return np.array([rows.squared_norm, feature_norms(X, chosen), np.concatenate(scores)])
+
+    alone = np.hstack([seen(table[i : i + 1]) for i in range(len(table))])
+    np.testing.assert_array_equal(seen(table), alone)
