@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -876,8 +877,8 @@ def encoded_targets(y: NDArray[Any], known: Any) -> Targets:
 def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """The classes, sorted, and for each label the index of its class."""
     if classes is None:
-        # Not for declared classes: its warning of many distinct labels would depend on data.
-        with np.errstate(all="ignore"):
+        # Its warning of many distinct labels would depend on the number of rows.
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             check_classification_targets(y)
         seen, index = np.unique(y, return_inverse=True)
         if len(seen) < 2:

@@ -22,7 +22,7 @@ from skdpadmm._fitting import PendingFit, gates_by
 from skdpadmm._linear_model import Targets
 from skdpadmm.audit import audit
 from skdpadmm.audit._replay import RecordingGate, ReplayingGate
-from skdpadmm.exceptions import WeakSignalWarning
+from skdpadmm.exceptions import PrivacyWarning, WeakSignalWarning
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.metrics import private_score
 from skdpadmm.model_selection import DPGridSearchCV
@@ -186,6 +186,15 @@ def test_warnings_and_the_report_are_about_the_noisy_number():
     assert "one record more or less" in str(model.privacy_)
     assert "add remove" in str(model.privacy_)
     assert "whose number is private" in str(model.plan(600, 3))
+
+
+@pytest.mark.parametrize("n", [21, 22])
+def test_no_warning_tells_how_many_rows_there_are_for_each_label(n):
+    model = DPAdmmLogisticRegression(**PRIVATE, feature_bounds=(-1, 1))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X[:n], np.arange(n) % 11)
+    assert {w.category for w in caught} <= {WeakSignalWarning, PrivacyWarning}
 
 
 def test_without_privacy_the_relation_changes_nothing():
