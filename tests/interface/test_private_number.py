@@ -21,7 +21,7 @@ from skdpadmm import (
 from skdpadmm._fitting import PendingFit, gates_by
 from skdpadmm._linear_model import Targets
 from skdpadmm.audit import audit
-from skdpadmm.audit._replay import RecordingGate, ReplayingGate
+from skdpadmm.audit._replay import Gates, RecordingGate, ReplayingGate
 from skdpadmm.exceptions import PrivacyWarning, WeakSignalWarning
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.metrics import private_score
@@ -83,6 +83,34 @@ def test_a_pickle_is_a_function_of_releases_and_so_of_the_noisy_number(cls, para
     n_seen = gate.plan.facts.n_samples
     assert f"n_samples={n_seen}, a noisy count for 5% of the squared budget" in str(one.privacy_)
     assert n_seen == max(round(float(gate.passages[0].out[0])), 1)
+
+
+@pytest.mark.parametrize(
+    ("cls", "params", "y"),
+    [
+        *MODELS,
+        (DPAdmmRidge, {**BOUNDS, "epsilon": 30.0}, Y),
+        (DPAdmmLogisticRegression, {"scale": "private", "conditioning": "private"}, LABELS),
+    ],
+)
+def test_what_a_record_adds_to_a_release_depends_on_no_other_record_nor_their_number(
+    cls, params, y
+):
+    model = cls(**{**PRIVATE, **params})
+    gate = recorded(model, X, y)
+
+    def released(first, last):
+        gates = Gates(lambda i, plan, noise, _: ReplayingGate(plan, noise, gate))
+        with gates_by(gates):
+            model.fit(X[first:last], y[first:last])
+        return gates.gates[0].passages
+
+    # With the last record and without it, among all others and among few.
+    fits = [released(*rows) for rows in ((0, 600), (0, 599), (500, 600), (500, 599))]
+    bounds = {release.name: max(release.sensitivities) for release in gate.plan.releases}
+    for many, rest, few, fewer in zip(*fits, strict=True):
+        change = (many.value - rest.value) - (few.value - fewer.value)
+        assert np.abs(change).max() <= 1e-6 * bounds[many.name], many.name
 
 
 @pytest.mark.parametrize(("cls", "params", "y"), MODELS)
