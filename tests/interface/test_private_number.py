@@ -30,7 +30,7 @@ from skdpadmm.penalties import LinearConstraint
 from skdpadmm.preprocessing import private_bounds
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import Gate, Plan, PlanViolation
-from skdpadmm.records import Rows, feature_norms
+from skdpadmm.records import Rows, feature_norms, rounding_factor
 
 DELTA = 1e-5
 RNG = np.random.default_rng(0)
@@ -354,6 +354,25 @@ def test_what_a_row_adds_is_the_same_bits_wherever_the_row_is(n, p, order):
     prepared = own.prepare(coef)
     np.testing.assert_allclose(own.scores(0, prepared), plain.scores(0, prepared), rtol=1e-9,
                                atol=1e-9)  # fmt: skip
+
+
+def test_a_fit_scores_row_by_row_and_plans_for_the_rounding_of_any_number():
+    fits = []
+
+    def stop(fit, *facts):
+        fits.append(fit)
+        raise InterruptedError
+
+    for relation in ("add_remove", "zero_out"):
+        with gates_by(stop), pytest.raises(InterruptedError):
+            DPAdmmRidge(**{**PRIVATE, "neighboring": relation}, **BOUNDS).fit(X, Y)
+    for fit, by_row in zip(fits, (True, False), strict=True):
+        plan = replace(fit.planned.plan, facts=replace(fit.planned.plan.facts, conditioning=None))
+        with fit.problem(plan, fit.planned.coordinates, None) as problem:
+            assert problem.rows.by_row is by_row
+    few, many = (DPAdmmRidge(**PRIVATE, **BOUNDS).plan(n, 3).facts.rounding for n in (1, 10**7))
+    coordinates = fits[0].planned.coordinates
+    assert few == many == rounding_factor(n_samples=2**24, coordinates=coordinates)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

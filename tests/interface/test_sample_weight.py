@@ -132,6 +132,26 @@ def test_public_weights_stay_within_their_sensitivities(neighboring):
     assert max(move.distance / move.declared for move in moves) > 0.3
 
 
+def test_a_weighted_record_is_in_some_batches_and_in_the_others_it_changes_nothing():
+    class Row:
+        @staticmethod
+        def make():
+            steps = GradientDescent(batch_fraction=0.5)
+            known = {**KNOWN, "target_bounds": (-3, 3), "max_iter": 20}
+            return dp.DPAdmmRidge(max_weight=2.0, algorithm=steps, scale=None, **known)
+
+        @staticmethod
+        def fit(model, rows, y):
+            return model.fit(rows, y, sample_weight=WEIGHTS)
+
+    one, other = (np.where(np.arange(N) == WEIGHTS.argmax(), y, SCORES) for y in (-3.0, 3.0))
+    recorded = harness.record(Row, X, one)
+    moves = harness.moves(recorded, harness.replay(Row, recorded, X, other))
+    changed = [move.distance > 0 for move in moves if move.name == "mean gradient"]
+    assert len(changed) == 20
+    assert 3 <= sum(changed) <= 17
+
+
 def test_weights_above_the_bound_are_cut_and_change_no_bit():
     model = dp.DPAdmmRidge(max_weight=1.5, **KNOWN)
     coef = model.fit(X, SCORES, sample_weight=np.minimum(WEIGHTS, 1.5)).coef_
