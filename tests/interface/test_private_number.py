@@ -22,6 +22,7 @@ from skdpadmm._fitting import PendingFit, gates_by
 from skdpadmm._linear_model import Targets
 from skdpadmm.audit import audit
 from skdpadmm.audit._replay import Gates, RecordingGate, ReplayingGate
+from skdpadmm.engine import Engine
 from skdpadmm.exceptions import PrivacyWarning, WeakSignalWarning
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.metrics import private_score
@@ -30,7 +31,7 @@ from skdpadmm.penalties import LinearConstraint
 from skdpadmm.preprocessing import private_bounds
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import Gate, Plan, PlanViolation
-from skdpadmm.records import Rows, feature_norms, rounding_factor
+from skdpadmm.records import Basis, Rows, feature_norms, rounding_factor
 
 DELTA = 1e-5
 RNG = np.random.default_rng(0)
@@ -385,12 +386,20 @@ def test_a_row_that_is_alone_in_its_block_adds_the_same_bits(p, order):
     # As a fit has it.
     table = model._pending(table, None, Targets(encoded=np.zeros(40)), None).X
     coef, chosen = rng.standard_normal(p + 1), np.arange(p) != 1
+    if p < 1000:
+        vectors, ones = np.linalg.qr(rng.standard_normal((p + 1, p + 1)))[0], np.ones(p + 1)
+        basis = Basis(vectors=vectors, eigenvalues=ones, loading=ones, spread=1.0, clip_unit=1.0)
 
     def seen(X):
         rows = Rows(X, coordinates)
         rows.by_row = True
         scores = [rows.scores(block, rows.prepare(coef)) for block in range(rows.n_blocks)]
-        return np.array([rows.squared_norm, feature_norms(X, chosen), np.concatenate(scores)])
+        found = [rows.squared_norm, feature_norms(X, chosen), np.concatenate(scores)]
+        if p < 1000:
+            rows = rows.in_basis(basis, Engine().run)
+            of_blocks = [rows.seen(block) for block in range(rows.n_blocks)]
+            found += [rows.squared_norm, *np.concatenate(of_blocks).T]
+        return np.array(found)
 
     alone = np.hstack([seen(table[i : i + 1]) for i in range(len(table))])
     np.testing.assert_array_equal(seen(table), alone)
