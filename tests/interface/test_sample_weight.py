@@ -13,6 +13,7 @@ from sklearn.utils import estimator_checks
 
 import skdpadmm as dp
 from skdpadmm.algorithms import ALGORITHMS, ConsensusADMM, GradientADMM, GradientDescent
+from skdpadmm.algorithms._noise_left import rows_in_mean
 from skdpadmm.exceptions import UndeclaredBoundsWarning
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler
@@ -150,6 +151,13 @@ def test_a_weighted_record_is_in_some_batches_and_in_the_others_it_changes_nothi
     changed = [move.distance > 0 for move in moves if move.name == "mean gradient"]
     assert len(changed) == 20
     assert 3 <= sum(changed) <= 17
+
+
+def test_no_private_weights_are_refused_for_their_values_and_usual_ones_open_the_bound():
+    model = dp.DPAdmmLogisticRegression(max_weight=4.0, classes=[0, 1], **KNOWN)
+    assert model.fit(X, TWO, sample_weight=np.zeros(N)).privacy_.epsilon() == pytest.approx(1.0)
+    # Of the derivative of a usual record, whose weight is a quarter of the largest.
+    assert rows_in_mean(model.plan(N, 3).facts) == 4.0
 
 
 def test_weights_above_the_bound_are_cut_and_change_no_bit():
