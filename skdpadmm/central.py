@@ -192,9 +192,12 @@ class CentralModel(StreamingModel):
         elsewhere = trust.unit == "person" or isinstance(X, Shards)
         wrong = f"sample_weight of shape {weights.shape}, or with entries below 0"
         without = "max_weight='public' for a plan without data"
+        is_counted = is_public and self.neighboring == "add_remove"
+        counted = "max_weight='public' with neighboring='add_remove'"
         for is_wrong, got, expected in (
             (elsewhere, "weights, or max_weight, of persons, or of chunks on workers", "neither"),
             (X is None and is_public, without, "a number, the largest weight over their mean"),
+            (is_counted, counted, "a number: how many weights there are is private"),
             (not is_valid, wrong, f"{n_samples} numbers of at least 0"),
             (is_known and not weights.any(), "sample_weight of zeros", "at least one above 0"),
         ):

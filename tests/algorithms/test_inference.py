@@ -83,7 +83,14 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
 
 
 @pytest.mark.parametrize(
-    "row", ["intervals", "intervals-persons-conditioned", "intervals-federated-alone"]
+    "row",
+    [
+        "intervals",
+        "intervals-persons-conditioned",
+        "intervals-records-weighted",
+        "intervals-add-remove",
+        "intervals-federated-alone",
+    ],
 )
 def test_clips_that_bind_keep_each_release_within_its_sensitivity(row, monkeypatch):
     for name, value in (("LEAST_OPENING", 0.1), ("NOISE", 0.0), ("LEAST_CLEARANCE", 0.0)):
