@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -80,6 +81,8 @@ Array = NDArray[np.float64]
 FLOATS = [np.float64, np.float32]
 # Of records, of a plan before a private one is released.
 ANY_NUMBER = 10_000
+# NumPy rounds products of longer rows by their place among others.
+LONGEST_ROW = 8192
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -204,12 +207,17 @@ class PrivateLinearModel(LinkedEstimator):
             trust=trust,
         )
         is_private = self.neighboring == "add_remove" and self.epsilon < math.inf
-        if is_private and (isinstance(X, Shards) or n_samples > LARGEST_COUNT):
+        is_dense = isinstance(X, np.ndarray)
+        too_many = isinstance(X, Shards) or n_samples > LARGEST_COUNT
+        if is_private and (too_many or (is_dense and X.shape[1] > LONGEST_ROW)):
             raise ValueError(
-                f"Got {n_samples} records with neighboring='add_remove', expected {LARGEST_COUNT}"
-                " at most, in one process: up to there rounding has a public bound. Use"
-                " neighboring='zero_out'."
+                "Got chunks, or a large X, with neighboring='add_remove', expected at most"
+                f" {LARGEST_COUNT} records in one process, and {LONGEST_ROW} columns unless X is"
+                " sparse: up to there rounding has a public bound. Use neighboring='zero_out'."
             )
+        if is_private and is_dense:
+            # Column by column, a row that is alone in its block would be rounded in another way.
+            X = np.ascontiguousarray(X)
         # A plan for any number costs as much as that for the released one, which warns.
         planned = plan_of(n_samples=ANY_NUMBER if is_private else n_samples, warns=not is_private)
         if isinstance(X, Shards) and not planned.algorithm.distributed:
@@ -279,7 +287,8 @@ class PrivateLinearModel(LinkedEstimator):
         elif is_exact:
             algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)
         if self.intervals:
-            facts = with_inference(facts, rest)
+            is_open = getattr(self, "target_bounds", ()) is None
+            facts = with_inference(facts, rest, is_open=is_open)
         plan = algorithm.plan(facts, budget)
         return PlannedFit(
             plan=self._warned(plan, coordinates, trust, warns) if budget.is_private else plan,
@@ -879,8 +888,8 @@ def encoded_targets(y: NDArray[Any], known: Any) -> Targets:
 def encode(y: NDArray[Any], classes: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """The classes, sorted, and for each label the index of its class."""
     if classes is None:
-        # Not for declared classes: its warning of many distinct labels would depend on data.
-        with np.errstate(all="ignore"):
+        # Its warning of many distinct labels would depend on the number of rows.
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             check_classification_targets(y)
         seen, index = np.unique(y, return_inverse=True)
         if len(seen) < 2:

@@ -33,6 +33,10 @@ NOT_CERTIFIED = (
     "Noise is sampled in floating point: not certified against attacks on its last bits."
 )
 
+# Intervals of models of classes that would be so many times as wide as without privacy mostly fail:
+# one step does not reach the optimum.
+WIDE = 2.0
+
 
 def fit_report(
     estimator: Any, plan: Plan, *, simulated: bool, labels: tuple[Any, ...] = (), who: str = ""
@@ -245,6 +249,13 @@ def warnings_of(
             " more than half of the coefficient of a column that spreads evenly over its declared"
             " bounds. The coefficients of such a column are large, because its unit is. Map columns"
             " to [-1, 1] first, for instance with PublicTableTransformer, or weaken the penalty."
+        )
+    wide = 0.0 if plan.facts.inference is None else plan.facts.inference.inflation
+    if wide > WIDE and not plan.facts.loss.is_of_residual:
+        yield WeakSignalWarning(
+            f"Few coefficients will have an interval, or none: they would be {wide:.2g} times as"
+            f" wide as without privacy, expected at most {WIDE:g} times for classes. Ask for a"
+            " larger epsilon, use fewer columns or more rows, or leave intervals out."
         )
     if plan.signal is not None and plan.signal.strength < WEAK:
         yield WeakSignalWarning(_weak_signal(plan, plan.signal))

@@ -45,7 +45,7 @@ def plan_statistics(
     probability `lost`, a part of delta, something else is seen that noise does not hide. It warns
     of a delta that is too large.
     """
-    expected = "'replace_one' or 'zero_out', between which n_samples is public"
+    expected = "'replace_one' or 'zero_out', as the number of rows is public here"
     require(neighboring in ("replace_one", "zero_out"), "neighboring", neighboring, expected)
     budget = protocol.Budget(epsilon=epsilon, delta=delta)
     facts = protocol.Facts(

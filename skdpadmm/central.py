@@ -192,9 +192,12 @@ class CentralModel(StreamingModel):
         elsewhere = trust.unit == "person" or isinstance(X, Shards)
         wrong = f"sample_weight of shape {weights.shape}, or with entries below 0"
         without = "max_weight='public' for a plan without data"
+        is_counted = is_public and self.neighboring == "add_remove"
+        counted = "max_weight='public' with neighboring='add_remove'"
         for is_wrong, got, expected in (
             (elsewhere, "weights, or max_weight, of persons, or of chunks on workers", "neither"),
             (X is None and is_public, without, "a number, the largest weight over their mean"),
+            (is_counted, counted, "a number: how many weights there are is private"),
             (not is_valid, wrong, f"{n_samples} numbers of at least 0"),
             (is_known and not weights.any(), "sample_weight of zeros", "at least one above 0"),
         ):
@@ -396,9 +399,10 @@ class DPAdmmGammaRegressor(_LogLinkRegressor):
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -418,6 +422,11 @@ class DPAdmmGammaRegressor(_LogLinkRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -1154,9 +1163,10 @@ class DPAdmmPoissonRegressor(_LogLinkRegressor):
         Total delta of one fit, in (0, 1), well below ``1 / n_samples``; at or above it `fit` warns.
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -1176,6 +1186,11 @@ class DPAdmmPoissonRegressor(_LogLinkRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -1270,9 +1285,10 @@ class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
         Width h of the parabola that replaces the corner of the loss, in (0, inf), in units of half
         the width of `target_bounds` (without an intercept: of their largest absolute value). At
         ``epsilon=inf`` far smaller ones may prevent convergence, of which a warning tells.
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -1291,6 +1307,11 @@ class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
@@ -1512,9 +1533,10 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
         p, in [1, 2].
     alpha : float, default=1.0
         Strength of the penalty, at least 0, in the user's units.
-    neighboring : {"replace_one", "zero_out"}, default="replace_one"
+    neighboring : {"replace_one", "zero_out", "add_remove"}, default="replace_one"
         The difference of neighbouring data sets: one record or person is replaced by another, or
-        its loss by zero.
+        its loss by zero; or there is one record more or less, and their number is private: part of
+        the budget counts them, see :ref:`neighbours`.
     feature_bounds : pair of floats or arrays of shape (n_features,), dict, or None, default=None
         Public range of the features, to which they are clipped: ``(lower, upper)``, or a dict of
         pairs by column name. Never take it from private data. With None and no `row_norm`, rows are
@@ -1534,6 +1556,11 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
     max_rows_per_person : int or None, default=None
         Public limit on the rows used per person; of more rows the fit uses the first ones in the
         order given. Only for ``fit(X, y, persons=labels)``, which protects persons and needs it.
+    max_weight : float, "public" or None, default=None
+        Public bound, at least 1, of the weights in ``fit(X, y, sample_weight=weights)``, whose mean
+        should be about one; noise grows with it, and larger weights are clipped to it. "public":
+        the weights are no secret, and their largest one is the bound. None: there are no weights,
+        or they are clipped to 1.
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without

@@ -24,7 +24,8 @@ from skdpadmm._numbers import require
 __all__ = ["CoefficientInference", "summary"]
 
 Array = NDArray[np.float64]
-HIDDEN = "none: noise hides the variance that it rests on, or the step was too long"
+HIDDEN = "none: noise hides the variance that it rests on, or few rows tell of it"
+FAR = "none: the fit was too far from the optimum for one step"
 NOT_PLANNED = "none: the fit was without intervals=True"
 ASSUMED = (
     "The rows are a random sample of a population; the linear model need not be right.",
@@ -53,6 +54,8 @@ class CoefficientInference(Document):
         Whether tables have ratios in place of coefficients.
     ratio : str
         Of what they are ratios: of odds, or of rates.
+    outcome : str
+        Of a classifier: the class whose odds they are about, and the other one.
     reason : str
         Why coefficients that are not known have no interval.
 
@@ -78,6 +81,7 @@ class CoefficientInference(Document):
     exponentiate: bool = False
     reason: str = HIDDEN
     ratio: str = "odds ratio"
+    outcome: str = ""
 
     @property
     def std_error(self) -> Array:
@@ -130,7 +134,7 @@ class CoefficientInference(Document):
         return self.ratio if self.exponentiate else "coefficient"
 
     def _blocks(self) -> Iterator[Block]:
-        yield Block("title", [f"{self.effect.capitalize()}s with 95 % confidence intervals"])
+        yield Block("title", [f"{self.effect.capitalize()}s{self.outcome} with 95 % intervals"])
         rows = [
             (name, unit, f"{value:.4g}", f"{low:.4g} to {high:.4g}" if known else self.reason)
             for name, unit, (value, low, high), known in zip(
@@ -230,7 +234,9 @@ def summary(model: Any, *, exponentiate: bool | None = None) -> CoefficientInfer
             reason=NOT_PLANNED,
         )
     ratio = "rate ratio" if is_rate else "odds ratio"
-    found = replace(found, exponentiate=bool(is_ratio), ratio=ratio)
+    other, *of = getattr(last, "classes_", ("",))
+    outcome = f" of {of[0]} against {other}" if of else ""
+    found = replace(found, exponentiate=bool(is_ratio), ratio=ratio, outcome=outcome)
     if not steps:
         return found
     columns, kinds, middles, halves = zip(*steps[0]._units(), strict=True)
@@ -258,7 +264,8 @@ def inference_of(fitted: Any, feature_names: Sequence[str] | None) -> Coefficien
         units=(*["per 1"] * p, *["where all columns are 0"][: d - p]),
         estimate=step.parameters[:, 0],
         covariance=step.covariance,
-        known=step.known,
+        known=step.known & step.is_near,
+        reason=HIDDEN if step.is_near else FAR,
     )
     found = public._mapped((in_user_units(np.eye(d)) - constant).T)
     return replace(found, estimate=found.estimate + constant[0])

@@ -174,7 +174,9 @@ class Algorithm(LinkedEstimator, ABC):
                 " weigh records. Choose ConsensusADMM or GradientDescent."
             )
         is_counted = facts.neighboring is Neighboring.ADD_REMOVE
-        if is_counted and not (self.exact or (self.takes_add_remove and facts.unit == "record")):
+        # Without privacy nothing is counted, and an exact optimum may be found.
+        is_exact = self.exact and facts.count is None
+        if is_counted and not (is_exact or (self.takes_add_remove and facts.unit == "record")):
             raise ValueError(
                 f"Got neighboring='add_remove' with {self!r} and unit={facts.unit!r}, expected"
                 " ConsensusADMM(), or GradientDescent() whose steps use all records and whose path"

@@ -212,7 +212,7 @@ def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
         of_rates = 1.0 if facts.centering is not None else 1.0 / RESIDUAL
         clip = of_rates if facts.loss.has_log_link else facts.loss.lipschitz
         if facts.conditioning is not None:
-            return min(signal / 72, 9.0) / facts.max_iter, clip * unit
+            return min(signal / 110, 9.0) / facts.max_iter, clip * unit
     elif facts.conditioning is not None:
         clip = min(signal / 300, 0.5)
         return min(signal / 18, 4.5) / (facts.max_iter * clip), clip * unit

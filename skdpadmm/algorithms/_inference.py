@@ -29,6 +29,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from skdpadmm.algorithms._algorithm import refuse
 from skdpadmm.algorithms._defaults import RESIDUAL, TARGET_VARIANCES
 from skdpadmm.algorithms._messages import plan_release
 from skdpadmm.algorithms._preparations import LARGEST_MATRIX
@@ -70,8 +71,11 @@ DETECTED = 3.5
 # A coefficient has no interval if more of its variance is in such directions,
 LARGEST_LOADING = 0.01
 # or if the loss is no square, and the step changes scores by more in root mean square, in units of
-# Huber's threshold, or of two log-odds.
-LARGEST_STEP = 0.15
+# Huber's threshold, or of two log-odds; or its square, as which the error of a step grows, by more
+# than a quarter of a standard error.
+LARGEST_STEP, LARGEST_ERROR = 0.15, 0.25
+# Without noise steps follow until one is so short, or so many were taken.
+SHORT_STEP, MOST_STEPS = 1e-8, 50
 # A coefficient has none either if what exceeds a standard error of its step changes the gradient
 # of a record, from one end of the column to the other, by more of the clip bound. Where few records
 # are at one end, such as those of a rare category, the clip would stop the step halfway.
@@ -88,25 +92,31 @@ def share_of_fit(budget: Budget) -> Budget:
     return budget.part(1 - sum(SHARES.values()))
 
 
-def with_inference(facts: Facts, budget: Budget) -> Facts:
-    """Facts with three releases at the model, each in units of the bound of a term."""
-    d, coordinates = facts.n_parameters, facts.coordinates
-    is_known = facts.loss.has_debiased_step
-    has_bounds = coordinates is not None and not coordinates.undeclared.any()
-    if not (is_known and has_bounds and d <= LARGEST_MATRIX) or facts.is_stream:
-        raise ValueError(
-            f"Got intervals=True with loss={facts.loss!r} and {d} parameters, expected a squared,"
-            " Huber or logistic loss of one score without class weights, feature_bounds of every"
-            f" column or row_norm, at most {LARGEST_MATRIX} parameters, and no stream. Declare the"
-            " bounds, or leave intervals out."
-        )
-    agents = facts.agents
-    if facts.unit == "agent" or agents.epsilons:
-        raise ValueError(
-            f"Got intervals=True with unit={facts.unit!r} and {len(agents.epsilons)} budgets of"
-            " agents, expected records as the unit, and one budget for all agents. Pass"
-            " privacy_unit='record' and a float as epsilon, or leave intervals out."
-        )
+def with_inference(facts: Facts, budget: Budget, *, is_open: bool) -> Facts:
+    """Facts with three releases at the model, each in units of the bound of a term.
+
+    `is_open`: the target of a regression has no declared bounds.
+    """
+    d, loss, agents = facts.n_parameters, facts.loss, facts.agents
+    has_open = facts.coordinates is None or bool(facts.coordinates.undeclared.any())
+    of_one = "records as the unit, and one budget for all agents"
+    refuse(
+        "Change that, or leave intervals out.",
+        (
+            not loss.has_debiased_step,
+            f"intervals=True with loss={loss!r}",
+            "a squared, Huber or logistic loss of one score, without class weights",
+        ),
+        (
+            has_open or (is_open and budget.is_private),
+            "intervals=True with undeclared bounds",
+            "feature_bounds of every column, or row_norm, and target_bounds of a regression",
+        ),
+        (d > LARGEST_MATRIX, f"intervals=True with {d} parameters", f"at most {LARGEST_MATRIX}"),
+        (facts.is_stream, "intervals=True for a stream", "all records at once"),
+        (facts.unit == "agent", "intervals=True with privacy_unit='agent'", of_one),
+        (bool(agents.epsilons), "intervals=True with budgets of agents", of_one),
+    )
     if not budget.is_private:
         return facts
     total, relation = gaussian_mu(budget.epsilon, budget.delta), facts.neighboring
@@ -204,7 +214,9 @@ def clip_of(facts: Facts, rows: Rows, basis: Array) -> float:
     return slope * max(opened, LEAST_CLEARANCE * usual)
 
 
-def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> Solution:
+def debiased(
+    plan: Plan, problem: Problem, solution: Solution, gate: Gate, n_steps: int = MOST_STEPS
+) -> Solution:
     """The solution with one debiased step from it."""
     facts, loss, rows = plan.facts, plan.facts.loss, problem.rows
     d, n, is_private = facts.n_parameters, facts.n_samples, plan.budget.is_private
@@ -237,8 +249,17 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
     # Along directions that noise hides the step may be as long again.
     covariance += np.diag(np.where(is_noise, gradient**2, 0.0))
     covariance += curvature_std**2 * float(step @ step) * basis.T @ basis
+    variances = np.einsum("ij,jk,ik->i", basis, covariance, basis)
+    moved, error = (
+        math.sqrt(float(rows.loading @ squares)) for squares in (np.square(step), variances)
+    )
     # From here to public coordinates.
     basis = rows.to_coordinates(basis)
+    parameters = solution.parameters - (basis @ gradient)[:, None]
+    if not is_private and moved > SHORT_STEP and n_steps > 1:
+        nearer = replace(solution, parameters=parameters)
+        nearer = debiased(plan, problem, nearer, gate, n_steps - 1)
+        return replace(solution, debiased=nearer.debiased)
     loading, total = np.square(basis), np.square(basis).sum(axis=1)
     known = loading[:, is_noise].sum(axis=1) <= LARGEST_LOADING * total
     step_std = np.sqrt(np.einsum("ij,jk,ik->i", basis, covariance, basis))
@@ -246,14 +267,14 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
     reach = np.minimum(2 * np.sqrt(total), longest / math.sqrt(max(float(values[0]), least)))
     excess = np.maximum(np.abs(basis @ gradient) - step_std, 0.0)
     known &= (2 * excess * reach <= LARGEST_CHANGE * clip) | (not loss.is_of_residual)
-    moved = math.sqrt(float(rows.loading @ np.square(step)))
-    is_near = not is_private or moved <= LARGEST_STEP * getattr(loss, "threshold", 2.0)
+    share = moved / getattr(loss, "threshold", 2.0)
     return replace(
         solution,
         debiased=Debiased(
-            parameters=solution.parameters - (basis @ gradient)[:, None],
+            parameters=parameters,
             covariance=basis @ covariance @ basis.T,
-            known=known & is_near,
+            known=known,
+            is_near=share <= LARGEST_STEP and share * moved <= LARGEST_ERROR * error,
         ),
     )
 

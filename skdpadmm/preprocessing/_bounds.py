@@ -104,7 +104,10 @@ class PrivateBounds(Document):
             else (str(key), f"{len(entry)} categories: {', '.join(map(str, entry))}", "")
             for key, entry in self.schema.items()
         ]
-        rows += [(str(key), "hidden by noise: look in a code book", "") for key in self.hidden]
+        rows += [
+            (str(key), "no numbers, or hidden by noise: look in a code book", "")
+            for key in self.hidden
+        ]
         yield Block("table", ["column", "found", "holds about"], rows)
         yield from self.privacy_._blocks()
 

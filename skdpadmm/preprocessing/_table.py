@@ -274,7 +274,7 @@ class PublicTableTransformer(_PublicTransformer):
                 yield name, "where true", 0.0, 1.0
             else:
                 for value in self.schema[key]:
-                    yield f"{name} {value}", "against others", 0.0, 1.0
+                    yield f"{name} {value}", "against unlisted values", 0.0, 1.0
 
     def _columns(self) -> tuple[list[list[str]], list[Range | _Categories]]:
         """Names of the columns that each declared column becomes, and how it becomes them."""

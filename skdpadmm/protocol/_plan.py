@@ -359,12 +359,14 @@ class Problem:
 class Debiased:
     """Parameters after a debiased step, in public coordinates, with their covariance.
 
-    `known`, of shape (n_parameters,): of which data say enough for an interval.
+    `known`, of shape (n_parameters,): of which data say enough for an interval; `is_near`: whether
+    the step was short enough for its error to be known.
     """
 
     parameters: NDArray[np.float64]
     covariance: NDArray[np.float64]
     known: NDArray[np.bool_]
+    is_near: bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -448,7 +448,8 @@ def feature_norms(X: Any, columns: NDArray[np.bool_], *, n_rows: int = 4096) -> 
         part: Any = X[start : start + n_rows].astype(np.float64)
         norm: Any = np.linalg.norm if isinstance(part, np.ndarray) else sparse_norm
         if isinstance(part, np.ndarray):
-            part = part[:, columns]
+            # In C order, or a row that is alone would be rounded in another way.
+            part = np.ascontiguousarray(part[:, columns])
         else:
             part.sum_duplicates()
             part.data = np.where(columns[part.indices], np.nan_to_num(part.data), 0.0)

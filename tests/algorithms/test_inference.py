@@ -1,6 +1,7 @@
 """Intervals: statistics at a model, the step from them, and what they cover."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from skdpadmm.algorithms._inference import (
     symmetric,
 )
 from skdpadmm.engine import Engine
+from skdpadmm.exceptions import WeakSignalWarning
 from skdpadmm.inference import CoefficientInference, summary
 from skdpadmm.losses import LogisticLoss, SquaredLoss
 from skdpadmm.noise import grid_cell
@@ -81,7 +83,14 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
 
 
 @pytest.mark.parametrize(
-    "row", ["intervals", "intervals-persons-conditioned", "intervals-federated-alone"]
+    "row",
+    [
+        "intervals",
+        "intervals-persons-conditioned",
+        "intervals-records-weighted",
+        "intervals-add-remove",
+        "intervals-federated-alone",
+    ],
 )
 def test_clips_that_bind_keep_each_release_within_its_sensitivity(row, monkeypatch):
     for name, value in (("LEAST_OPENING", 0.1), ("NOISE", 0.0), ("LEAST_CLEARANCE", 0.0)):
@@ -325,6 +334,42 @@ def test_a_plan_says_what_intervals_cost_and_how_wide_they_will_be():
     assert 0.7 < np.median(widths) / plan.facts.inference.reach < 1.3
 
 
+def test_a_plan_warns_of_intervals_that_a_model_of_classes_will_hardly_have():
+    model = DPAdmmLogisticRegression(epsilon=3.0, classes=[0, 1], intervals=True, **BOUNDS)
+    with pytest.warns(WeakSignalWarning, match="Few coefficients will have an interval"):
+        model.plan(n_samples=2_000, n_features=12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.plan(n_samples=20_000, n_features=12)
+
+
+def test_intervals_of_a_target_without_declared_bounds_are_refused():
+    model = DPAdmmRidge(intervals=True, feature_bounds=(-1, 1))
+    with pytest.raises(ValueError, match=r"undeclared bounds, expected .* target_bounds"):
+        model.plan(n_samples=500, n_features=2)
+    model.set_params(target_bounds=(-3, 3)).plan(n_samples=500, n_features=2)
+
+
+@pytest.mark.parametrize(
+    ("model", "penalty"),
+    [(DPAdmmRidge, {"alpha": 1e4}), (DPAdmmLogisticRegression, {"C": 1e-4, "classes": [0, 1]})],
+)
+def test_without_privacy_a_penalty_does_not_move_debiased_coefficients(model, penalty):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 3))
+    y = X @ [1.0, -1.0, 0.0] + rng.logistic(size=500)
+    y = np.round(y > 0) if "C" in penalty else y
+    known = {"epsilon": math.inf, "intervals": True, "feature_bounds": (-1, 1)}
+    penalised, free = (
+        model(**{**known, **more}).fit(X, y)
+        for more in (penalty, {**penalty, **({"C": math.inf} if "C" in penalty else {"alpha": 0})})
+    )
+    for name in ("estimate", "std_error"):
+        pair = (getattr(each.inference_, name) for each in (penalised, free))
+        np.testing.assert_allclose(*pair, rtol=1e-6)
+    assert np.abs(penalised.coef_).max() < 0.1 * np.abs(free.coef_).max()
+
+
 @pytest.mark.parametrize(
     ("model", "n_classes"),
     [
@@ -369,7 +414,7 @@ def test_a_perturbed_objective_has_no_intervals():
 def test_a_stream_has_no_intervals():
     model = DPAdmmRidge(intervals=True, algorithm=GradientADMM(schedule="stream"), **RIDGE)
     X, scores, _ = table(50)
-    with pytest.raises(ValueError, match="no stream"):
+    with pytest.raises(ValueError, match="for a stream"):
         model.partial_fit(X, scores)
 
 

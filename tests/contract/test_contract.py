@@ -537,3 +537,13 @@ def test_the_contract_of_compiled_sums(row_id, promise, monkeypatch):
     monkeypatch.setattr("skdpadmm.records._segments.COMPILED_ENTRIES", 0)
     promise(BY_ID[row_id])
     assert calls
+
+
+@pytest.mark.parametrize("row_id", ["records-weighted", "gradient-add-remove-centred"])
+def test_weights_and_rows_of_a_private_number_are_not_compiled(row_id, monkeypatch):
+    row = BY_ID[row_id]
+    fits = [row.fit(row.make(), *row.data()).coef_]
+    monkeypatch.setattr("skdpadmm.records._segments.COMPILED_ENTRIES", 0)
+    monkeypatch.setattr(Segments, "compiled_sums", None)
+    fits.append(row.fit(row.make(), *row.data()).coef_)
+    np.testing.assert_array_equal(*fits)

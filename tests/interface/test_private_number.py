@@ -19,14 +19,19 @@ from skdpadmm import (
     algorithms,
 )
 from skdpadmm._fitting import PendingFit, gates_by
+from skdpadmm._linear_model import Targets
 from skdpadmm.audit import audit
-from skdpadmm.audit._replay import RecordingGate, ReplayingGate
-from skdpadmm.exceptions import WeakSignalWarning
+from skdpadmm.audit._replay import Gates, RecordingGate, ReplayingGate
+from skdpadmm.engine import Engine
+from skdpadmm.exceptions import PrivacyWarning, WeakSignalWarning
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
+from skdpadmm.metrics import private_score
 from skdpadmm.model_selection import DPGridSearchCV
+from skdpadmm.penalties import LinearConstraint
+from skdpadmm.preprocessing import private_bounds
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import Gate, Plan, PlanViolation
-from skdpadmm.records import Rows, feature_norms
+from skdpadmm.records import Basis, Rows, feature_norms, rounding_factor
 
 DELTA = 1e-5
 RNG = np.random.default_rng(0)
@@ -79,6 +84,34 @@ def test_a_pickle_is_a_function_of_releases_and_so_of_the_noisy_number(cls, para
     n_seen = gate.plan.facts.n_samples
     assert f"n_samples={n_seen}, a noisy count for 5% of the squared budget" in str(one.privacy_)
     assert n_seen == max(round(float(gate.passages[0].out[0])), 1)
+
+
+@pytest.mark.parametrize(
+    ("cls", "params", "y"),
+    [
+        *MODELS,
+        (DPAdmmRidge, {**BOUNDS, "epsilon": 30.0}, Y),
+        (DPAdmmLogisticRegression, {"scale": "private", "conditioning": "private"}, LABELS),
+    ],
+)
+def test_what_a_record_adds_to_a_release_depends_on_no_other_record_nor_their_number(
+    cls, params, y
+):
+    model = cls(**{**PRIVATE, **params})
+    gate = recorded(model, X, y)
+
+    def released(first, last):
+        gates = Gates(lambda i, plan, noise, _: ReplayingGate(plan, noise, gate))
+        with gates_by(gates):
+            model.fit(X[first:last], y[first:last])
+        return gates.gates[0].passages
+
+    # With the last record and without it, among all others and among few.
+    fits = [released(*rows) for rows in ((0, 600), (0, 599), (500, 600), (500, 599))]
+    bounds = {release.name: max(release.sensitivities) for release in gate.plan.releases}
+    for many, rest, few, fewer in zip(*fits, strict=True):
+        change = (many.value - rest.value) - (few.value - fewer.value)
+        assert np.abs(change).max() <= 1e-6 * bounds[many.name], many.name
 
 
 @pytest.mark.parametrize(("cls", "params", "y"), MODELS)
@@ -184,6 +217,15 @@ def test_warnings_and_the_report_are_about_the_noisy_number():
     assert "whose number is private" in str(model.plan(600, 3))
 
 
+@pytest.mark.parametrize("n", [21, 22])
+def test_no_warning_tells_how_many_rows_there_are_for_each_label(n):
+    model = DPAdmmLogisticRegression(**PRIVATE, feature_bounds=(-1, 1))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X[:n], np.arange(n) % 11)
+    assert {w.category for w in caught} <= {WeakSignalWarning, PrivacyWarning}
+
+
 def test_without_privacy_the_relation_changes_nothing():
     fits = [
         DPAdmmRidge(**{**PRIVATE, "epsilon": math.inf, "neighboring": relation}, **BOUNDS).fit(X, Y)
@@ -193,7 +235,10 @@ def test_without_privacy_the_relation_changes_nothing():
     assert fits[0].privacy_.epsilon() == math.inf
 
 
+SPLIT = LinearConstraint(A=np.eye(3), B=-np.eye(3))
 REFUSED = [
+    # It finds an optimum by itself without privacy, and rests on a public number with it.
+    {"algorithm": algorithms.GradientADMM(constraint=SPLIT)},
     {"algorithm": algorithms.GradientDescent(batch_fraction=0.5)},
     {"algorithm": algorithms.GradientDescent(schedule="cyclic")},
     {"algorithm": algorithms.GradientDescent(guarantee="last")},
@@ -214,6 +259,29 @@ def test_who_needs_a_public_number_refuses_before_data(params):
         model.fit(X, Y, **persons)
 
 
+@pytest.mark.parametrize("n", [30, 599, 600])
+def test_public_weights_tell_how_many_there_are_and_are_refused(n):
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS, max_weight="public")
+    with (
+        mock.patch.object(Gate, "__init__", side_effect=AssertionError),
+        pytest.raises(ValueError, match="max_weight='public' with neighboring='add_remove'"),
+    ):
+        model.fit(X[:n], Y[:n], sample_weight=1.0 + np.arange(n))
+
+
+def test_releases_beside_a_fit_have_a_public_number_and_refuse():
+    model = DPAdmmRidge(**PRIVATE, **BOUNDS).fit(X, Y)
+    for release in (
+        lambda: private_bounds(X, 1.0, neighboring="add_remove"),
+        lambda: private_score(model, X, Y, 1.0, neighboring="add_remove"),
+    ):
+        with (
+            mock.patch.object(Gate, "__init__", side_effect=AssertionError),
+            pytest.raises(ValueError, match="'zero_out', as the number of rows is public here"),
+        ):
+            release()
+
+
 def test_agents_searches_and_more_records_than_rounding_allows_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="neighboring"):
         DPFedRidge(neighboring="add_remove").fit(X, Y)
@@ -227,8 +295,11 @@ def test_agents_searches_and_more_records_than_rounding_allows_are_refused(tmp_p
     with pytest.raises(ValueError, match="one record more moves others between folds"):
         PrivacyLedger(tmp_path / "study.db").check(search, X, Y)
     monkeypatch.setattr("skdpadmm._linear_model.LARGEST_COUNT", 500)
-    with pytest.raises(ValueError, match=r"Got 600 records .* expected 500 at most"):
+    with pytest.raises(ValueError, match=r"expected at most 500 records") as refusal:
         model.fit(X, Y)
+    assert "600" not in str(refusal.value)
+    with pytest.raises(ValueError, match="8192 columns unless X is sparse"):
+        model.set_params(feature_bounds=(-1, 1)).fit(np.zeros((3, 8193)), Y[:3])
 
 
 def test_a_gate_goes_on_with_a_plan_of_the_same_count_and_budget_alone():
@@ -256,6 +327,7 @@ def test_an_audit_compares_the_claim_at_two_steps(method):
     assert not report.is_violation, str(report)
 
 
+# The last ones have a row that is alone in its block, and of norms, until one more comes.
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("n", "p"), [(41, 3), (1001, 17), (5000, 40), (300, 700)])
 def test_what_a_row_adds_is_the_same_bits_wherever_the_row_is(n, p, order):
@@ -283,3 +355,51 @@ def test_what_a_row_adds_is_the_same_bits_wherever_the_row_is(n, p, order):
     prepared = own.prepare(coef)
     np.testing.assert_allclose(own.scores(0, prepared), plain.scores(0, prepared), rtol=1e-9,
                                atol=1e-9)  # fmt: skip
+
+
+def test_a_fit_scores_row_by_row_and_plans_for_the_rounding_of_any_number():
+    fits = []
+
+    def stop(fit, *facts):
+        fits.append(fit)
+        raise InterruptedError
+
+    for relation in ("add_remove", "zero_out"):
+        with gates_by(stop), pytest.raises(InterruptedError):
+            DPAdmmRidge(**{**PRIVATE, "neighboring": relation}, **BOUNDS).fit(X, Y)
+    for fit, by_row in zip(fits, (True, False), strict=True):
+        plan = replace(fit.planned.plan, facts=replace(fit.planned.plan.facts, conditioning=None))
+        with fit.problem(plan, fit.planned.coordinates, None) as problem:
+            assert problem.rows.by_row is by_row
+    few, many = (DPAdmmRidge(**PRIVATE, **BOUNDS).plan(n, 3).facts.rounding for n in (1, 10**7))
+    coordinates = fits[0].planned.coordinates
+    assert few == many == rounding_factor(n_samples=2**24, coordinates=coordinates)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("p", [17, 40, 8192])
+def test_a_row_that_is_alone_in_its_block_adds_the_same_bits(p, order):
+    rng = np.random.default_rng(p)
+    table = np.asarray(rng.uniform(-1, 1, (40, p)), order=order)
+    model = DPAdmmRidge(**PRIVATE, feature_bounds=(-1.5, 1.3), target_bounds=(-4, 4))
+    coordinates = model.plan(40, p).facts.coordinates
+    # As a fit has it.
+    table = model._pending(table, None, Targets(encoded=np.zeros(40)), None).X
+    coef, chosen = rng.standard_normal(p + 1), np.arange(p) != 1
+    if p < 1000:
+        vectors, ones = np.linalg.qr(rng.standard_normal((p + 1, p + 1)))[0], np.ones(p + 1)
+        basis = Basis(vectors=vectors, eigenvalues=ones, loading=ones, spread=1.0, clip_unit=1.0)
+
+    def seen(X):
+        rows = Rows(X, coordinates)
+        rows.by_row = True
+        scores = [rows.scores(block, rows.prepare(coef)) for block in range(rows.n_blocks)]
+        found = [rows.squared_norm, feature_norms(X, chosen), np.concatenate(scores)]
+        if p < 1000:
+            rows = rows.in_basis(basis, Engine().run)
+            of_blocks = [rows.seen(block) for block in range(rows.n_blocks)]
+            found += [rows.squared_norm, *np.concatenate(of_blocks).T]
+        return np.array(found)
+
+    alone = np.hstack([seen(table[i : i + 1]) for i in range(len(table))])
+    np.testing.assert_array_equal(seen(table), alone)

@@ -13,6 +13,7 @@ from sklearn.utils import estimator_checks
 
 import skdpadmm as dp
 from skdpadmm.algorithms import ALGORITHMS, ConsensusADMM, GradientADMM, GradientDescent
+from skdpadmm.algorithms._noise_left import rows_in_mean
 from skdpadmm.exceptions import UndeclaredBoundsWarning
 from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler
@@ -130,6 +131,33 @@ def test_public_weights_stay_within_their_sensitivities(neighboring):
     steps = 2 if neighboring == "zero_out" else 1
     assert max(move.distance / move.declared for move in moves) <= steps * harness.SLACK
     assert max(move.distance / move.declared for move in moves) > 0.3
+
+
+def test_a_weighted_record_is_in_some_batches_and_in_the_others_it_changes_nothing():
+    class Row:
+        @staticmethod
+        def make():
+            steps = GradientDescent(batch_fraction=0.5)
+            known = {**KNOWN, "target_bounds": (-3, 3), "max_iter": 20}
+            return dp.DPAdmmRidge(max_weight=2.0, algorithm=steps, scale=None, **known)
+
+        @staticmethod
+        def fit(model, rows, y):
+            return model.fit(rows, y, sample_weight=WEIGHTS)
+
+    one, other = (np.where(np.arange(N) == WEIGHTS.argmax(), y, SCORES) for y in (-3.0, 3.0))
+    recorded = harness.record(Row, X, one)
+    moves = harness.moves(recorded, harness.replay(Row, recorded, X, other))
+    changed = [move.distance > 0 for move in moves if move.name == "mean gradient"]
+    assert len(changed) == 20
+    assert 3 <= sum(changed) <= 17
+
+
+def test_no_private_weights_are_refused_for_their_values_and_usual_ones_open_the_bound():
+    model = dp.DPAdmmLogisticRegression(max_weight=4.0, classes=[0, 1], **KNOWN)
+    assert model.fit(X, TWO, sample_weight=np.zeros(N)).privacy_.epsilon() == pytest.approx(1.0)
+    # Of the derivative of a usual record, whose weight is a quarter of the largest.
+    assert rows_in_mean(model.plan(N, 3).facts) == 4.0
 
 
 def test_weights_above_the_bound_are_cut_and_change_no_bit():

@@ -379,8 +379,8 @@ def test_a_summary_predicts_what_the_pipeline_does_in_units_of_the_table():
         ("log(income)", "per 1"): np.log(income),
         ("income", "where missing"): table["income"].isna(),
         ("log(1 + debt)", "per 1"): np.log1p(table["debt"]),
-        ("city Oslo", "against others"): table["city"] == "Oslo",
-        ("city Bergen", "against others"): table["city"] == "Bergen",
+        ("city Oslo", "against unlisted values"): table["city"] == "Oslo",
+        ("city Bergen", "against unlisted values"): table["city"] == "Bergen",
         ("smoker", "where true"): table["smoker"],
         ("intercept", "where all columns are 0"): np.ones(400),
     }

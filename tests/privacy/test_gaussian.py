@@ -108,7 +108,7 @@ def test_sampled_epsilons_reproduce_the_reference_tables():
 @pytest.mark.parametrize(("multiplier", "n_rounds"), [(1.0, 1), (5.0, 30), (40.0, 1000)])
 def test_everybody_sampled_is_gaussian_dp_with_one_doubled_shift(relation, multiplier, n_rounds):
     """The library doubles the sensitivity itself under replace-one; doubling again shows here."""
-    shift = {ZERO_OUT: 1.0, REPLACE_ONE: 2.0}[relation]
+    shift = 2.0 if relation is REPLACE_ONE else 1.0
     assert relation.sensitivity_factor == shift
     # |a a' - b b'| of rows in the unit ball, and of one row.
     assert relation.second_moment_factor == pytest.approx(math.sqrt(shift))

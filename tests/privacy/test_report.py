@@ -16,7 +16,7 @@ from skdpadmm import privacy
 from skdpadmm._numbers import percent_up
 from skdpadmm.privacy import GaussianDP, Mixture, NonPrivate, Observer, round_down, round_up
 
-REPLACE_ONE, ZERO_OUT = privacy.Neighboring
+REPLACE_ONE, ZERO_OUT, _ = privacy.Neighboring
 STEADY = GaussianDP(0.3)
 RARE = Mixture((0.5, 0.5), (GaussianDP(0.0), STEADY))
 AGENTS = (STEADY, RARE, RARE, GaussianDP(0.1))
