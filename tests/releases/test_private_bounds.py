@@ -291,7 +291,7 @@ def test_columns_that_noise_hides_are_named_and_never_given_a_range():
         bounds = private_bounds(table, 0.1, categories=["city"], random_state=seed)
         assert bounds.hidden == ("age", "city")
         assert bounds.schema == {}
-    assert "age     hidden by noise" in repr(bounds)
+    assert "age     no numbers, or hidden by noise" in repr(bounds)
     assert bounds.shares == {}
     with pytest.raises(ValueError, match=r"^Got columns \['age', 'city'\] that noise hides"):
         _ = bounds.feature_bounds
