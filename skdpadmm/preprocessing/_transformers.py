@@ -151,6 +151,27 @@ class BoundedScaler(_PublicTransformer):
             return rows
         return into_unit_box(rows, low, high, middle, half)
 
+    def inverse_transform(self, X: ArrayLike) -> Any:
+        """Map [-1, 1] back to the bounds; what was clipped stays clipped.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_out : {ndarray, sparse matrix} of shape (n_samples, n_features)
+            Rows in the original units, float64; CSR where ``X`` is sparse.
+        """
+        rows: Any = self._rows(X)
+        _, high, middle, half = self._bounds(rows.shape[1])
+        if not isinstance(rows, np.ndarray):
+            rows.data *= high[rows.indices]
+            return rows
+        rows *= half
+        rows += middle
+        return rows
+
     def _rows(self, X: ArrayLike, *, reset: bool = False) -> Any:
         if sparse.issparse(X) and not self._keeps_zero():
             raise ValueError(

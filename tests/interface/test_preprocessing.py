@@ -28,6 +28,8 @@ def test_bounds_map_to_minus_one_and_one_as_a_min_max_scaler_would():
     expected = MinMaxScaler(feature_range=(-1, 1), clip=True).fit([lower, upper]).transform(X)
     scaler = BoundedScaler(lower=lower, upper=upper)
     np.testing.assert_allclose(scaler.fit_transform(X), expected, atol=1e-14)
+    back = scaler.inverse_transform(scaler.transform(X))
+    np.testing.assert_allclose(back, np.clip(X, lower, upper), rtol=1e-12, atol=1e-11)
 
 
 @given(X=arrays(np.float64, (3, 2), elements=FINITE), bounds=st.tuples(FINITE, FINITE))
@@ -52,13 +54,15 @@ def test_sparse_equals_dense_stays_sparse_and_adds_repeated_entries_up(container
     assert made.nnz == 4
     np.testing.assert_allclose(made.toarray(), SYMMETRIC.transform(X), rtol=1e-15)
     np.testing.assert_array_equal(S.toarray(), X)
+    back = SYMMETRIC.inverse_transform(made).toarray()
+    assert_alike(back, np.clip(X, [-2, -6], [2, 6]))
     twice = sparse.csr_array((np.array([3.0, -2.5]), np.array([0, 0]), [0, 2]), shape=(1, 2))
     expected = SYMMETRIC.transform(np.array([[0.5, 0.0]]))
     assert_alike(SYMMETRIC.transform(twice).toarray(), expected)
     assert twice.nnz == 2
 
 
-@pytest.mark.parametrize("method", ["fit", "transform"])
+@pytest.mark.parametrize("method", ["fit", "transform", "inverse_transform"])
 def test_sparse_with_bounds_that_move_zero_is_refused(method):
     scaler = BoundedScaler(lower=0, upper=2)
     with pytest.raises(ValueError, match=r"Got sparse X with lower=0 .*lower == -upper.*dense"):
