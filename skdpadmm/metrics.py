@@ -242,7 +242,8 @@ def private_score(
     )
 
     def release(gate: Gate) -> Array:
-        predicted, labels, chances = np.asarray(model.predict(X)), targets, np.empty((0, 0))
+        predicted = column_or_1d(np.asarray(model.predict(X)))
+        labels, chances = targets, np.empty((0, 0))
         check_consistent_length(predicted, targets)
         if classes:
             predicted, labels = _codes(predicted, classes, -2), _codes(targets, classes, -1)

@@ -112,6 +112,16 @@ def test_a_label_of_no_class_is_wrong_whatever_the_model_predicts():
     assert math.isnan(found.scores["balanced_accuracy"].estimate)
 
 
+def test_predictions_are_one_number_for_each_row():
+    X = np.linspace(-1, 1, 50)[:, None]
+    options = {"scores": ["mean_absolute_error"], "target_bounds": (-1, 1), "random_state": 0}
+    one, column, two = (Ridge().fit(X, y) for y in (X[:, 0], X, np.hstack([X, X])))
+    found = private_score(column, X, X[:, 0], 1.0, **options)
+    assert found.scores == private_score(one, X, X[:, 0], 1.0, **options).scores
+    with pytest.raises(ValueError, match="1d array"):
+        private_score(two, X, X[:, 0], 1.0, **options)
+
+
 def test_probabilities_of_one_row_for_all_are_refused():
     class OfTheFirst(Chances):
         def predict(self, X):
