@@ -104,7 +104,7 @@ def prepared(
     # Targets that were not declared count as standardised: their centre and unit are known.
     is_open = coordinates.has_target_scale and not coordinates.has_standard_target
     is_open |= coordinates.has_log_link
-    if facts.loss.degree != 2.0:
+    if facts.loss.degree != 2.0 or coordinates.has_log_link:
         # Its constants follow the unit: they may be no part of a guarantee.
         is_open &= algorithm.takes_corners
     if scale is not None and is_open and coordinates.fit_intercept:
@@ -232,7 +232,9 @@ def recentre(
     variance = (half * unit * defaults.RESIDUAL) ** 2
     # Of a log-normal target: its mean, and its standard deviation over the mean.
     offset = min(middle + half * centre + variance / 2, math.log(coordinates.target_upper))
-    deviation = min(math.sqrt(math.expm1(variance)), defaults.LARGEST_DEVIATION)
+    largest = defaults.LARGEST_DEVIATION
+    # Of larger variances the exponential may overflow, and is larger anyway.
+    deviation = min(math.sqrt(math.expm1(min(variance, largest**2))), largest)
     return replace(coordinates, target_offset=offset, target_unit=deviation / defaults.RESIDUAL)
 
 

@@ -211,6 +211,12 @@ def declared_coordinates(
         scale, longest = scale * (row_norm / norm), math.hypot(norm, int(fit_intercept))
     has_target_bounds = has_target_scale or target_bounds is not None
     low, high = declared_target_bounds(target_bounds) if has_target_bounds else (-np.inf, np.inf)
+    if has_log_link and not ((low == 0 or low >= 1e-100) and low <= high * (1 - 1e-6)):
+        raise ValueError(
+            f"Got target_bounds={(low, high)} for a log link, expected lower < upper, a millionth"
+            " of it apart at least, and lower to be 0 or at least 1e-100. Declare the range of"
+            " rates that is public."
+        )
     target_offset, target_scale = 0.0, 1.0
     if has_target_scale:
         target_offset, target_scale = map(float, _affine_map(low, high, centre=fit_intercept))

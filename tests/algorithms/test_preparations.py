@@ -316,6 +316,15 @@ def test_a_released_rate_is_that_of_the_target_and_starts_the_fit(epsilon):
     assert model.fit(X, y).predict(X[:1]) == pytest.approx(y.mean(), rel=0.05)
 
 
+def test_rates_between_any_bounds_have_a_released_unit_that_floats_hold():
+    y = np.where(np.arange(3000) % 2, 1e-100, 1e100)
+    model = DPAdmmGammaRegressor(
+        epsilon=5.0, feature_bounds=(-1, 1), target_bounds=(1e-100, 1e100), random_state=0
+    )
+    assert TARGET_MOMENTS in {release.name for release in model.plan(3000, 1).releases}
+    assert np.isfinite(model.fit(np.zeros((3000, 1)), y).intercept_)
+
+
 def test_units_are_estimated_by_default_where_they_are_unknown_and_signal_is_ample():
     def is_scaled(n_samples=5000, **params):
         plan = DPAdmmRidge(**params).plan(n_samples, 4)

@@ -11,6 +11,7 @@ from sklearn.svm import LinearSVC
 import skdpadmm
 from skdpadmm import (
     DPAdmmElasticNet,
+    DPAdmmGammaRegressor,
     DPAdmmLinearSVC,
     DPAdmmLogisticRegression,
     DPAdmmQuantileRegressor,
@@ -21,7 +22,7 @@ from skdpadmm import (
 )
 from skdpadmm import algorithms as alg
 from skdpadmm.algorithms._objective_perturbation import derivative_kind
-from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, WeightedLoss
+from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, TweedieLoss, WeightedLoss
 from skdpadmm.penalties import SquaredL2
 from skdpadmm.privacy import LossDerivative
 from tests.contract import test_contract as contract
@@ -47,6 +48,37 @@ def test_only_losses_of_a_residual_get_a_scaled_target():
         model(**known).fit(np.linspace(-1, 1, 40)[:, None], np.linspace(-1, 9, 40))
     # Both are clipped to their bounds.
     assert seen == {True: (-1.0, 1.0), False: (0.0, 8.0)}
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnRates(TweedieLoss):
+    """Declares nothing of the power of its unit, and that it is of a residual."""
+
+    is_of_residual = True
+    degree = 2.0
+
+
+class OwnRegressor(DPAdmmRidge):
+    def _loss(self, n_classes):
+        return OwnRates(1.5, 0.5, 40.0)
+
+
+@pytest.mark.parametrize(
+    "bounds", [None, (-1.0, 5.0), (1e-300, 1e100), (1e10, 1e10 * (1 + 1e-15)), (0.5, 0.5 + 1e-7)]
+)
+def test_rates_without_a_range_that_has_logarithms_are_refused(bounds):
+    # Logarithms that floats do not tell apart would fail, or not, by the targets.
+    with pytest.raises(ValueError, match="for a log link, expected lower < upper"):
+        OwnRegressor(feature_bounds=(-1, 1), target_bounds=bounds).plan(20_000, 3)
+
+
+def test_whatever_a_loss_of_rates_declares_no_theorem_has_constants_in_a_released_unit():
+    known = {"feature_bounds": (-1, 1), "target_bounds": (0.5, 40.0)}
+    for name, is_released in (("ConsensusADMM", True), ("ObjectivePerturbation", False)):
+        plan = OwnRegressor(algorithm=getattr(alg, name)(), **known).plan(20_000, 3)
+        assert (plan.facts.centering is not None) == is_released
+        # Coefficients of logarithms have no unit of the target.
+        assert plan.facts.coordinates.target_scale == 1.0
 
 
 def test_a_loss_derived_from_a_logistic_one_has_no_theorem_of_it():
@@ -212,13 +244,21 @@ def test_without_noise_a_corner_is_fitted_exactly():
         named.fit(X, y)
 
 
-@pytest.mark.parametrize("base", [DPAdmmRidge, DPAdmmQuantileRegressor])
-def test_the_convexity_of_a_penalty_that_theorems_use_is_that_of_the_objective(base):
+@pytest.mark.parametrize(
+    ("base", "bounds"),
+    [
+        (DPAdmmRidge, (-0.01, 0.01)),
+        (DPAdmmQuantileRegressor, (-0.01, 0.01)),
+        (DPAdmmGammaRegressor, (0.01, 90.0)),
+        (OwnRegressor, (0.01, 90.0)),
+    ],
+)
+def test_the_convexity_of_a_penalty_that_theorems_use_is_that_of_the_objective(base, bounds):
     class Squared(base):
         def _penalty(self, n_samples, n_features):
             return SquaredL2(0.5)
 
-    known = {"fit_intercept": False, "feature_bounds": (-2, 2), "target_bounds": (-0.01, 0.01)}
+    known = {"fit_intercept": False, "feature_bounds": (-2, 2), "target_bounds": bounds}
     facts = Squared(**known).plan(n_samples=100, n_features=1).facts
     # In public coordinates: of the target's unit, and of columns with bounds of -1 and 1.
     ridge = facts.penalty.strength * (facts.coordinates.coefficient_scale**2).max()
