@@ -104,7 +104,8 @@ def prepared(
     # Targets that were not declared count as standardised: their centre and unit are known.
     is_open = coordinates.has_target_scale and not coordinates.has_standard_target
     is_open |= coordinates.has_log_link
-    if facts.loss.degree != 2.0 or coordinates.has_log_link:
+    is_scaled = coordinates.has_log_link or isinstance(facts.loss, SmoothedPinball)
+    if is_scaled or facts.loss.degree != 2.0:
         # Its constants follow the unit: they may be no part of a guarantee.
         is_open &= algorithm.takes_corners
     if scale is not None and is_open and coordinates.fit_intercept:

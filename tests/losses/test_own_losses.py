@@ -22,7 +22,15 @@ from skdpadmm import (
 )
 from skdpadmm import algorithms as alg
 from skdpadmm.algorithms._objective_perturbation import derivative_kind
-from skdpadmm.losses import HuberLoss, LogisticLoss, Loss, SquaredLoss, TweedieLoss, WeightedLoss
+from skdpadmm.losses import (
+    HuberLoss,
+    LogisticLoss,
+    Loss,
+    SmoothedPinball,
+    SquaredLoss,
+    TweedieLoss,
+    WeightedLoss,
+)
 from skdpadmm.penalties import SquaredL2
 from skdpadmm.privacy import LossDerivative
 from tests.contract import test_contract as contract
@@ -58,6 +66,10 @@ class OwnRates(TweedieLoss):
     degree = 2.0
 
 
+class OwnQuantile(SmoothedPinball):
+    degree = 2.0
+
+
 class OwnRegressor(DPAdmmRidge):
     def _loss(self, n_classes):
         return OwnRates(1.5, 0.5, 40.0)
@@ -72,13 +84,15 @@ def test_rates_without_a_range_that_has_logarithms_are_refused(bounds):
         OwnRegressor(feature_bounds=(-1, 1), target_bounds=bounds).plan(20_000, 3)
 
 
-def test_whatever_a_loss_of_rates_declares_no_theorem_has_constants_in_a_released_unit():
+@pytest.mark.parametrize("loss", [OwnRates(1.5, 0.5, 40.0), OwnQuantile(0.9, 0.1)])
+def test_whatever_a_loss_declares_no_theorem_has_constants_in_a_released_unit(loss):
+    own = type("Own", (OwnRegressor,), {"_loss": lambda self, n_classes: loss})
     known = {"feature_bounds": (-1, 1), "target_bounds": (0.5, 40.0)}
     for name, is_released in (("ConsensusADMM", True), ("ObjectivePerturbation", False)):
-        plan = OwnRegressor(algorithm=getattr(alg, name)(), **known).plan(20_000, 3)
+        plan = own(algorithm=getattr(alg, name)(), **known).plan(20_000, 3)
         assert (plan.facts.centering is not None) == is_released
         # Coefficients of logarithms have no unit of the target.
-        assert plan.facts.coordinates.target_scale == 1.0
+        assert (plan.facts.coordinates.target_scale == 1.0) == loss.has_log_link
 
 
 def test_a_loss_derived_from_a_logistic_one_has_no_theorem_of_it():
