@@ -393,3 +393,26 @@ def test_the_spread_of_a_path_is_that_of_scores_of_a_typical_row_over_points_and
         each = each - each.mean(axis=-1, keepdims=True)
     expected = np.mean([loading @ each[:, :, k].var(axis=0) for k in range(shape[-1])])
     assert tail.score_variance(rows) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "bounds", "params"),
+    [
+        (DPAdmmPoissonRegressor, (0, 200), {"alpha": 2.0}),
+        (DPAdmmGammaRegressor, (0.1, 300), {"alpha": 0.5}),
+        (DPAdmmQuantileRegressor, (0, 60), {"alpha": 0.02, "quantile": 0.8}),
+    ],
+)
+def test_a_released_unit_and_centre_leave_the_objective_as_it_is(make, bounds, params):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (1000, 2))
+    mean = np.exp(2 + X @ [0.9, -0.6])
+    y = rng.poisson(mean) if bounds[0] == 0 else rng.gamma(3, mean / 3)
+    known = {"feature_bounds": (-1, 1), "target_bounds": bounds, "random_state": 0, **params}
+    exact = make(epsilon=math.inf, **known).fit(X, y)
+    noisy = make(epsilon=1e7, max_iter=800, **known)
+    assert noisy.plan(n_samples=1000, n_features=2).facts.centering is not None
+    noisy.fit(X, y)
+    assert np.abs(exact.coef_).min() > 0.1
+    np.testing.assert_allclose(noisy.coef_, exact.coef_, rtol=0.02)
+    np.testing.assert_allclose(noisy.intercept_, exact.intercept_, rtol=0.02)
