@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn import config_context
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
@@ -263,9 +264,10 @@ def test_plans_without_data_streams_and_workers_refuse_what_they_cannot_know():
 def test_weights_are_routed_through_pipelines_and_searches():
     with config_context(enable_metadata_routing=True):
         model = dp.DPAdmmRidge(max_weight=3.0, **KNOWN).set_fit_request(sample_weight=True)
-        model.set_score_request(sample_weight=True)
         pipe = make_pipeline(BoundedScaler(lower=-1.0, upper=1.0), model)
-        search = GridSearchCV(pipe, {"dpadmmridge__alpha": [0.1, 1.0]}, cv=3)
+        # Before 1.7 pipelines had requests of their own for scores.
+        scorer = get_scorer("r2").set_score_request(sample_weight=True)
+        search = GridSearchCV(pipe, {"dpadmmridge__alpha": [0.1, 1.0]}, cv=3, scoring=scorer)
         search.fit(X, SCORES, sample_weight=WEIGHTS)
         best = search.best_estimator_[-1]
         alone = dp.DPAdmmRidge(max_weight=3.0, alpha=best.alpha, **KNOWN)
