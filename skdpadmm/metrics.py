@@ -36,7 +36,9 @@ _PARTS = {"balanced_accuracy": ("confusion_matrix",), "r2": ("mean_squared_error
 
 
 class Score(NamedTuple):
-    """A score with its interval and the standard deviation of its noise; nan where noise hides it.
+    """A score with its interval and the standard deviation of its noise.
+
+    The estimate is nan where noise hides it; the interval is what is still known.
 
     Parameters
     ----------
@@ -194,9 +196,9 @@ def private_score(
     of squared sensitivities is 1. The model is taken as released: it was fitted on other rows, or
     its own guarantee composes with this one.
 
-    **Intervals** are normal, of noise and sampling together; that of R2 takes a bound of the
-    fourth moment of the target and its covariance with errors as 0. What noise nearly hides is
-    shown where noise made its rows more, and then its interval holds less often.
+    **Intervals** are normal, of noise and sampling together. That of R2 is Fieller's, of a ratio
+    of two means, with a bound of the fourth moment of the target and covariance 0 with errors. A
+    score is nan where noise hides its denominator: its interval is then wide or one-sided.
 
     Examples
     --------
@@ -273,7 +275,7 @@ def private_score(
     stds = {name: plan.releases[0].noise_std / weight for name, weight in weights.items()}
     z, table = float(ndtri(0.5 + level / 2)), None
     with np.errstate(all="ignore"):
-        released = _scores(parts, values, stds, n_samples)
+        released = _scores(parts, values, stds, n_samples, z)
         if (counts := values.get("calibration")) is not None:
             share, std, variance = _ratio(counts[:, 1], counts[:, 0], stds["calibration"], 1)
             reach, edges = z * np.sqrt(std**2 + variance), np.linspace(0, 1, n_bins + 1)
@@ -331,10 +333,10 @@ def _parts(
 def _with_interval(
     z: float, value: float, noise_std: float, variance: float, low: float, high: float
 ) -> Score:
-    """A score between its ends."""
+    """A score between its ends, which are the interval of one that noise hides."""
     reach = z * math.sqrt(noise_std**2 + variance)
-    ends = np.clip([value, value - reach, value + reach], low, high)
-    return Score(*(float(end) for end in (*ends, noise_std)))
+    lower, upper = np.fmax(value - reach, low), np.fmin(value + reach, high)
+    return Score(float(np.clip(value, low, high)), float(lower), float(upper), float(noise_std))
 
 
 def _codes(labels: NDArray[Any], classes: tuple[Any, ...], unknown: int) -> NDArray[np.intp]:
@@ -378,7 +380,11 @@ def _sums(
 
 
 def _scores(
-    parts: dict[str, _Part], values: dict[str, Array], stds: dict[str, float], n_samples: int
+    parts: dict[str, _Part],
+    values: dict[str, Array],
+    stds: dict[str, float],
+    n_samples: int,
+    z: float,
 ) -> dict[str, tuple[float, ...]]:
     """Estimates, their noise, their variance as of a sample, and ends, from noisy sums alone."""
     scores: dict[str, tuple[float, ...]] = {}
@@ -390,14 +396,18 @@ def _scores(
         t, square = values[name] / n_samples / (1.0, _SQUARES)
         if name == "target":
             spread, error = square - t * t, scores["mean_squared_error"]
-            std_of_spread = std * math.hypot(1 / _SQUARES, 2 * t)
-            total = half * half * spread if spread > _HIDDEN * std_of_spread else math.nan
-            ratio = error[0] / total
+            noise = std * math.hypot(1 / _SQUARES, 2 * t)
             # Squares of numbers in [-1 - |t|, 1 + |t|], whose mean is `spread`.
             of_spread = max(spread * ((1 + abs(t)) ** 2 - spread), 0.0) / n_samples
-            noise_std = math.hypot(error[1] / total, ratio / spread * std_of_spread)
-            variance = error[2] / total**2 + (ratio / spread) ** 2 * of_spread
-            scores["r2"] = (1 - ratio, noise_std, variance, -math.inf, 1.0)
+            # In squared half-widths, as the spread.
+            mean, error_noise, variance = error[0] / half**2, error[1] / half**2, error[2] / half**4
+            ratio = mean / spread if spread > _HIDDEN * noise else math.nan
+            noise_std = math.hypot(error_noise, ratio * noise) / spread
+            least, most = _ends_of_ratio(
+                mean, spread, error_noise**2 + variance, noise**2 + of_spread, z
+            )
+            # The interval is not symmetric, and there if noise hides the score.
+            scores["r2"] = (1 - ratio, noise_std, math.inf, 1 - most, 1 - max(least, 0.0))
             continue
         t = float(np.clip(t, -1.0, 1.0))
         # On the safe side of its noise, and no more than that of a score at its ends.
@@ -414,6 +424,19 @@ def _scores(
         noise_std, variance = np.sqrt((noise**2).sum()) / k, variances.sum() / np.square(k)
         scores["balanced_accuracy"] = (recall.sum() / k, noise_std, variance, 0.0, 1.0)
     return scores
+
+
+def _ends_of_ratio(
+    above: float, below: float, var_above: float, var_below: float, z: float
+) -> tuple[float, float]:
+    """Fieller's interval of a ratio of two means that are not below 0; its end may be infinite."""
+    a, b, c = below**2 - z**2 * var_below, above * below, above**2 - z**2 * var_above
+    # Ratios r with (above - r below)^2 <= z^2 (var_above + r^2 var_below).
+    inside = b * b - a * c
+    if a > 0:  # the sign of `below` is known
+        root = math.sqrt(max(inside, 0.0))
+        return ((b - root) / a, (b + root) / a) if below > 0 else (0.0, math.inf)
+    return (c / (b + math.sqrt(inside)) if c > 0 and inside > 0 else 0.0), math.inf
 
 
 def _ratio(part: Array, rest: Array, std: float, n_rest: int) -> tuple[Array, Array, Array]:

@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 
 from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
-from skdpadmm.metrics import private_score
+from skdpadmm.metrics import _ends_of_ratio, private_score
 from skdpadmm.privacy import gaussian_mu
 from tests.releases.conftest import largest_change, recording
 
@@ -110,6 +110,7 @@ def test_a_label_of_no_class_is_wrong_whatever_the_model_predicts():
     found = private_score(Unknown(), X, y, math.inf)
     assert found.scores["accuracy"].estimate == found.confusion_matrix.sum() == 0
     assert math.isnan(found.scores["balanced_accuracy"].estimate)
+    assert found.scores["balanced_accuracy"][1:3] == (0.0, 1.0)
 
 
 def test_predictions_are_one_number_for_each_row():
@@ -247,6 +248,33 @@ def test_intervals_hold_the_score_of_the_population():
     assert alone["accuracy"].noise_std < 0.6 * whole.noise_std
 
 
+def test_the_interval_of_a_ratio_is_the_least_around_fieller_s_set():
+    rng, ratios = np.random.default_rng(0), np.linspace(0, 50, 50_001)
+    means, stds = rng.normal([1.0, 0.7], 0.7, size=(200, 2)), rng.uniform(0, 0.6, size=(200, 2))
+    for (above, below), (one, other) in zip(np.abs(means), stds, strict=True):
+        least, most = _ends_of_ratio(above, below, one**2, other**2, 2.0)
+        off = np.abs(above - ratios * below) - 2.0 * np.hypot(one, ratios * other)
+        inside = ratios[off <= 0]
+        assert max(least, 0.0) == pytest.approx(inside[0], abs=2e-3)
+        assert min(most, 50.0) == pytest.approx(inside[-1], abs=2e-3)
+    # What no noise explains tells of no ratio.
+    assert _ends_of_ratio(1.0, -1.0, 0.01, 0.01, 2.0) == (0.0, math.inf)
+
+
+def test_an_interval_of_r2_holds_where_noise_hides_the_score_in_most_draws():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(2000, 1))
+    y, held, hidden = 0.5 * features[:, 0] + rng.normal(size=2000), [], []
+    for seed in range(300):
+        found = private_score(
+            Numbers(), 0.5 * features, y, 0.1, target_bounds=(-8, 8), random_state=seed
+        ).scores["r2"]
+        held.append(found.lower <= metrics.r2_score(y, 0.5 * features[:, 0]) <= found.upper)
+        hidden.append(math.isnan(found.estimate))
+    assert np.mean(hidden) > 0.5
+    assert np.mean(held) >= 0.93
+
+
 def test_the_noise_of_each_score_is_as_stated():
     rng = np.random.default_rng(0)
     X, y = binary()
@@ -266,14 +294,16 @@ def test_the_noise_of_each_score_is_as_stated():
             assert 0.85 < drawn / stated < 1.15, name
 
 
-def test_what_noise_hides_is_nan():
+def test_what_noise_hides_is_nan_between_ends_that_hold():
     X, y = binary(60)
     model = LogisticRegression().fit(X, y)
     found = private_score(model, X, y, 0.05, random_state=0)
     assert math.isnan(found.scores["balanced_accuracy"].estimate)
+    assert found.scores["balanced_accuracy"][1:3] == (0.0, 1.0)
     assert np.isnan(found.calibration[:, 3]).all()
     score = private_score(Numbers(), X, X[:, 0], 0.01, target_bounds=(-4, 4), random_state=0)
-    assert math.isnan(score.scores["r2"].lower)
+    assert math.isnan(score.scores["r2"].estimate)
+    assert score.scores["r2"][1:3] == (-math.inf, 1.0)
 
 
 def test_a_fit_and_its_score_add_up_unless_the_rows_are_others(tmp_path):
