@@ -37,7 +37,7 @@ from skdpadmm.protocol import (
     Solution,
     not_private,
 )
-from skdpadmm.records import Rows
+from skdpadmm.records import Rows, constants_of
 
 Array = NDArray[np.float64]
 ITERATE, OPTIMUM = "iterate", "optimum"
@@ -252,7 +252,7 @@ class GradientADMM(base.Algorithm):
         self._splitting(facts)
         release, schedule = self._release, self.schedule
         of_coefficients = self._splits_coefficients(facts)
-        known = type(facts.loss) in steps.LOSSES and type(facts.penalty) in steps.PENALTIES
+        known = constants_of(facts.loss) is not None and type(facts.penalty) in steps.PENALTIES
         # Schedules that use records once, in the order of the data: what they release, and passes.
         once = {"stopping": ("last", "arrival", 1), "stream": ("path", "arrival", 1)}
         passes = 1 if self.passes == "auto" else self.passes
