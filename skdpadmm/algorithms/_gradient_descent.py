@@ -365,7 +365,7 @@ def batch_release(facts: Facts, budget: Budget, sampling: float) -> tuple[Releas
         return PoissonSubsampledGaussian(sampling, multiplier, n_iter, facts.neighboring)
 
     prior = compose(GaussianDP(0.0), *(release.guarantee for release in facts.preparations))
-    multiplier = calibrated_multiplier(family, budget.epsilon, budget.delta, prior)
+    multiplier = calibrated_multiplier(family, budget, prior)
     # Under both relations it is over what a record adds to a sum, rounding included.
     noise_std = multiplier * sensitivity / factor * SLIGHTLY_MORE
     release = Release(

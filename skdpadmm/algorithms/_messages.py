@@ -241,7 +241,7 @@ def calibrated_multipliers(
 
     @cache
     def calibrated(epsilon: float, prior: Guarantee) -> float:
-        return calibrated_multiplier(family, epsilon, budget.delta, prior)
+        return calibrated_multiplier(family, replace(budget, epsilon=epsilon), prior)
 
     pairs = list(zip(agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True))
     if not agents.sees_each_message(budget.observer) and not agents.epsilons:
@@ -252,17 +252,17 @@ def calibrated_multipliers(
 
 
 def calibrated_multiplier(
-    family: Callable[[float], Guarantee], epsilon: float, delta: float, prior: Guarantee
+    family: Callable[[float], Guarantee], budget: Budget, prior: Guarantee
 ) -> float:
     """Noise with which a family of guarantees meets a budget, after what was spent before."""
-    if math.isinf(epsilon):
+    if not budget.is_private:
         return 0.0
     first = family(1.0)
     if isinstance(first, GaussianDP) and isinstance(prior, GaussianDP):
-        total = gaussian_mu(epsilon, delta)
+        total = gaussian_mu(budget.epsilon, budget.delta)
         return first.mu / math.sqrt(total**2 - prior.mu**2) * SLIGHTLY_MORE
     return privacy.calibrate_noise(
-        lambda multiplier: privacy.compose(prior, family(multiplier)), epsilon, delta
+        lambda multiplier: privacy.compose(prior, family(multiplier)), budget.epsilon, budget.delta
     )
 
 
