@@ -103,8 +103,9 @@ class _RandomWalk(Algorithm):
         name = type(self).__name__
         if facts.unit != "record":
             raise ValueError(
-                f"Got privacy_unit={facts.unit!r} for {name}, expected 'record': proximal steps have"
-                " a bound for one record of an agent, and none for all of them. Use MultiStepADMM."
+                f"Got privacy_unit={facts.unit!r} for {name}, expected 'record': a proximal step"
+                " has a bound for one record of an agent, and none for all of them. Use"
+                " MultiStepADMM."
             )
         if network_of(facts).epsilons:
             raise ValueError(
