@@ -189,7 +189,6 @@ class ConsensusADMM(_Consensus):
             rows,
             # One proximal step after averaging: an average of sparse vectors would not be sparse.
             prox(tail.mean),
-            clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std,
             path_variance=tail.score_variance(rows),
@@ -412,7 +411,6 @@ class FederatedADMM(_Consensus, SharesMessages):
             plan,
             rows,
             prox(tail.mean if n_completed else mean),
-            clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std * amplified,
             path_variance=tail.score_variance(rows),

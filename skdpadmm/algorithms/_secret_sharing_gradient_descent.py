@@ -184,7 +184,6 @@ class SecretSharingGradientDescent(SharesMessages):
             plan,
             rows,
             prox(tail.mean if n_completed else u),
-            clip_norm=clip_norm,
             # Momentum makes a step that much longer.
             step_size=settings.step_size / (1 - settings.momentum),
             noise_std=plan.releases[-1].noise_std / (facts.n_samples * arriving),
