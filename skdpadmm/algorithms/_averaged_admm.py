@@ -155,14 +155,12 @@ class AveragedADMM(Algorithm):
             tail_fraction=0.0 if hidden else 0.5,
         )
         lam, clip_norm = settings.relaxation, settings.clip_norm
-        refuse(
-            "A loss whose vector of derivatives is clipped has no proximal step: use 'auto'.",
-            (
-                several and clip_norm < open_clip,
-                f"clip_norm={clip_norm:g} for {facts.loss.n_outputs} scores",
-                f"at least {open_clip:.6g}, which never binds",
-            ),
-        )
+        if several and clip_norm < open_clip:
+            raise ValueError(
+                f"Got clip_norm={clip_norm:g} for {facts.loss.n_outputs} scores, expected at least"
+                f" {open_clip:.6g}, which never binds. A loss whose vector of derivatives is"
+                " clipped has no proximal step: use 'auto'."
+            )
         settings = settings.but(ridge=solves.usable_ridge(facts, 0.5 / settings.step_size))
         # How far a computed proximal step can move, in units of the longest displacement.
         sensitivity = facts.neighboring.sensitivity_factor / facts.n_samples

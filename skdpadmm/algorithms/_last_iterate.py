@@ -62,14 +62,11 @@ def last_release(
     """
     most, n_iter = mu / amplified, len(sensitivities)
     rounding = spread * _shift(facts, unit, relative_error, n_iter, most / worst)
-    refuse(
-        "Use guarantee='path', which rounding does not touch.",
-        (
-            not most - rounding > most / 2,
-            "a budget so small that rounding takes up half of it",
-            "a larger epsilon or fewer steps",
-        ),
-    )
+    if not most - rounding > most / 2:
+        raise ValueError(
+            "Got a budget so small that rounding takes up half of it, expected a larger epsilon or"
+            " fewer steps. Use guarantee='path', which rounding does not touch."
+        )
     noise_std = worst / (most - rounding) * (1 + 1e-12)
     guarantee = GaussianDP(amplified * (worst / noise_std + rounding))
     return Release(

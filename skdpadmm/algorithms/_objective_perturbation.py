@@ -125,14 +125,12 @@ class ObjectivePerturbation(Algorithm):
             minimiser = minimiser_guarantee(facts, settings, noise)
             return privacy.compose(*before, minimiser, GaussianDP(mu))
 
-        refuse(
-            f"Use 'auto' or more than {2 / budget.epsilon:.3g}.",
-            (
-                at(1e100).delta(budget.epsilon) > 0.5 * budget.delta,
-                f"ridge={settings.ridge:g} at epsilon={budget.epsilon:g}",
-                "a larger one: the curvature of one record reveals more than the budget allows",
-            ),
-        )
+        if at(1e100).delta(budget.epsilon) > 0.5 * budget.delta:
+            raise ValueError(
+                f"Got ridge={settings.ridge:g} at epsilon={budget.epsilon:g}, expected a larger"
+                " one: the curvature of one record reveals more than the budget allows. Use 'auto'"
+                f" or more than {2 / budget.epsilon:.3g}."
+            )
         noise_std = privacy.calibrate_noise(at, budget.epsilon, budget.delta * (1 - NEVER))
         noise_std *= 1 + 1e-12
         tolerance, n_steps = accuracy(facts, settings, noise_std)
