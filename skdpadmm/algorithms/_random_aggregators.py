@@ -172,15 +172,6 @@ class MixedTurns(GradientTurns):
         )
 
 
-def check_noise_decay(noise_decay: float, n_rounds: int) -> None:
-    """Refuse noise that changes so much over all rounds that its sizes cannot be added."""
-    if n_rounds * abs(math.log(noise_decay)) > math.log(MOST_DECAY):
-        raise ValueError(
-            f"Got noise_decay={noise_decay} over {n_rounds} rounds, expected noise that changes by"
-            f" a factor of at most {MOST_DECAY:g} over all of them. Choose it closer to 1."
-        )
-
-
 def decay_weights(noise_decay: float, n_rounds: int) -> Array:
     """What turns are multiplied by so that their noise shrinks, with a mean square of one.
 
@@ -243,8 +234,28 @@ def default_aggregator_steps(
     return shorter, clip_norm
 
 
+class _Mixing(Algorithm):
+    """Agents that broadcast what they mixed with secret weights, less noisy steps."""
+
+    setting = "decentralized"
+    releases_path = True  # Every observer counts as seeing all broadcasts.
+    noiseless = True
+    conditionable = False
+
+    noise_decay: float
+
+    def check_facts(self, facts: Facts) -> None:
+        """Refuse noise that changes so much over all rounds that its sizes cannot be added."""
+        if facts.max_iter * abs(math.log(self.noise_decay)) > math.log(MOST_DECAY):
+            raise ValueError(
+                f"Got noise_decay={self.noise_decay} over {facts.max_iter} rounds, expected noise"
+                f" that changes by a factor of at most {MOST_DECAY:g} over all of them. Choose it"
+                " closer to 1."
+            )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomizedADMM(Algorithm):
+class RandomizedADMM(_Mixing):
     r"""ADMM over a graph, with secret random weights of what an agent received.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
@@ -311,11 +322,6 @@ class RandomizedADMM(Algorithm):
     ('gradients of agents', 50, 'laplace')
     """
 
-    setting = "decentralized"
-    releases_path = True  # Every observer counts as seeing all broadcasts.
-    noiseless = True
-    conditionable = False
-
     aggregator: str = parameter("random", OneOf("random", "fixed"))
     curvature: float | str = parameter("auto", AUTO, SIZE)
     dual_step: float | str = parameter("auto", AUTO, SIZE)
@@ -323,10 +329,6 @@ class RandomizedADMM(Algorithm):
     noise: Law = parameter("laplace", OneOf("laplace", "gaussian"))
     noise_decay: float = parameter(1.0, Interval(Real, 0.5, 2.0, closed="both"))
     tail_fraction: float = parameter(0.5, FRACTION)
-
-    def check_facts(self, facts: Facts) -> None:
-        """Noise of all rounds can be added."""
-        check_noise_decay(self.noise_decay, facts.max_iter)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
@@ -370,7 +372,7 @@ class RandomizedADMM(Algorithm):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomizedGradientDescent(Algorithm):
+class RandomizedGradientDescent(_Mixing):
     r"""Agents average with random weights that nobody knows, and take private gradient steps.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents, roughly:
@@ -451,11 +453,6 @@ class RandomizedGradientDescent(Algorithm):
     50
     """
 
-    setting = "decentralized"
-    releases_path = True  # Every observer counts as seeing all broadcasts.
-    noiseless = True
-    conditionable = False
-
     mixing: str = parameter("metropolis", OneOf("metropolis", "neighbors", "pair", "interval"))
     step_size: float | str = parameter("auto", AUTO, SIZE)
     step_power: float = parameter(0.0, Interval(Real, 0.0, 1.0, closed="both"))
@@ -465,10 +462,6 @@ class RandomizedGradientDescent(Algorithm):
     noise_decay: float = parameter(1.0, Interval(Real, 0.5, 2.0, closed="both"))
     order_seed: int = parameter(0, AT_LEAST_0)
     tail_fraction: float = parameter(0.5, FRACTION)
-
-    def check_facts(self, facts: Facts) -> None:
-        """Noise of all rounds can be added."""
-        check_noise_decay(self.noise_decay, facts.max_iter)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
@@ -502,7 +495,7 @@ class RandomizedGradientDescent(Algorithm):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomizedSGD(Algorithm):
+class RandomizedSGD(_Mixing):
     r"""Each agent takes part once, and mixes two models with secret random weights.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
@@ -562,11 +555,6 @@ class RandomizedSGD(Algorithm):
     >>> plan.settings.rounds, plan.releases[-1].times
     (50, 1)
     """
-
-    setting = "decentralized"
-    releases_path = True  # Every observer counts as seeing all broadcasts.
-    noiseless = True
-    conditionable = False
 
     rounds: int | str = parameter("auto", AUTO, COUNT)
     step_size: float | str = parameter("auto", AUTO, SIZE)
