@@ -532,14 +532,7 @@ def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:
     """Rounds that were completed, messages in both directions and their size."""
     if plan.facts.agents.n_curators:
         return shared_traffic(plan, schedule.sends)
-    n_agents, sizes = schedule.sends.shape[1], [math.prod(r.shape) for r in plan.releases]
-    n_rounds = int(schedule.sends.any(axis=1).sum())
-    # Each preparation is sent by everyone, and its sum to everyone.
-    n_before = 2 * n_agents
+    n_agents, n_rounds = schedule.sends.shape[1], int(schedule.sends.any(axis=1).sum())
     n_messages = int(schedule.sends.sum()) + n_agents * len(schedule.sends)
-    return {
-        "n_iter": n_rounds,
-        "n_rounds": n_rounds,
-        "n_messages": n_messages + n_before * (len(sizes) - 1),
-        "bytes_sent": 8 * (n_messages * sizes[-1] + n_before * sum(sizes[:-1])),
-    }
+    # Each preparation is sent by everyone, and its sum to everyone.
+    return messages.traffic(plan, n_rounds, n_messages, 2 * n_agents)

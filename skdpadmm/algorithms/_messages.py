@@ -31,6 +31,7 @@ from skdpadmm.protocol import (
     Budget,
     Facts,
     Gate,
+    Plan,
     Release,
     View,
     not_private,
@@ -175,6 +176,17 @@ def draw_schedule(rounds: Rounds, agents: Agents, gate: Gate) -> Schedule:
     return Schedule(takes_part=takes_part, sends=sends)
 
 
+def traffic(plan: Plan, n_rounds: int, n_messages: int, n_before: int) -> dict[str, int]:
+    """Rounds, messages and their size, with so many messages for each preparation."""
+    *before, size = (math.prod(release.shape) for release in plan.releases)
+    return {
+        "n_iter": n_rounds,
+        "n_rounds": n_rounds,
+        "n_messages": n_messages + n_before * len(before),
+        "bytes_sent": 8 * (n_messages * size + n_before * sum(before)),
+    }
+
+
 def plan_release(
     facts: Facts,
     budget: Budget,
@@ -226,8 +238,7 @@ def widened_by_grid(mu: float, n_entries: int) -> float:
         raise ValueError(
             f"Got mu={mu:.3g} for a sum of {n_entries} numbers by secret sharing, expected a"
             " larger one: the grid of the noise alone uses as much. Choose a larger epsilon, or"
-            " conditioning=None"
-            " and scale=None."
+            " conditioning=None and scale=None."
         )
     # Where ``(sensitivity + cells) / noise = mu``, and cells grow with the noise.
     return 1 / (CERTAIN - rounding)

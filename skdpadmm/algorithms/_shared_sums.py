@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skdpadmm._sklearn import Interval
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms._algorithm import Algorithm
-from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise
+from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise, traffic
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import (
@@ -112,18 +112,11 @@ def shared_traffic(plan: Plan, sends: NDArray[np.bool_]) -> dict[str, int]:
 
     `sends` of shape (n_rounds, n_agents) says whose shares arrived; none in a round that is void.
     """
-    agents, (*before, sums) = plan.facts.agents, plan.releases
-    each, n_rounds = agents.n_messages_per_sum, int(sends.any(axis=1).sum())
+    agents, n_rounds = plan.facts.agents, int(sends.any(axis=1).sum())
+    each = agents.n_messages_per_sum
     n_lost = agents.n_curators * int(n_rounds * agents.n_agents - sends.sum())
-    n_messages = each * n_rounds - n_lost
     # Preparations are shared out too: the message of one agent alone has too little noise.
-    n_before = each * sum(math.prod(release.shape) for release in before)
-    return {
-        "n_iter": n_rounds,
-        "n_rounds": n_rounds,
-        "n_messages": n_messages + each * len(before),
-        "bytes_sent": 8 * (n_messages * math.prod(sums.shape) + n_before),
-    }
+    return traffic(plan, n_rounds, each * n_rounds - n_lost, each)
 
 
 def shared_sum(
