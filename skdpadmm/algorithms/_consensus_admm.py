@@ -32,17 +32,7 @@ from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stab
 from skdpadmm.algorithms._messages import EDGE_NOISE, Schedule, draw_schedule
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
 from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
-from skdpadmm.protocol import (
-    Agents,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    Summand,
-    unit_limits,
-)
+from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Solution, Summand
 from skdpadmm.records import CANCELLATION, collect_agents
 
 Array = NDArray[np.float64]
@@ -493,7 +483,7 @@ def placed_blocks(
         increments=settings.message == "increment",
     )
     if facts.unit == "agent":
-        limits, unit = unit_limits(facts)[agents.kind], settings.step_size * clip_norm
+        limits, unit = facts.unit_limits[agents.kind], settings.step_size * clip_norm
         parts = blocks.agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
         is_long = not parts[0].keeps_closed_forms
         placed = problem.engine.place(parts, long_tasks=is_long)

@@ -35,8 +35,6 @@ from skdpadmm.protocol import (
     Release,
     View,
     not_private,
-    unit_limits,
-    unit_sizes,
 )
 
 Array = NDArray[np.float64]
@@ -213,7 +211,7 @@ def plan_release(
         name=name,
         shape=shape,
         sensitivities=(sensitivity,),
-        limits=unit_sizes(facts),
+        limits=facts.unit_sizes,
         multipliers=tuple(sensitivity / part * SLIGHTLY_MORE for part in parts),
     )
 
@@ -257,7 +255,7 @@ def calibrated_multipliers(
     pairs = list(zip(agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True))
     if not agents.sees_each_message(budget.observer) and not agents.epsilons:
         # A sum has one noise, and the largest agents need the most of it.
-        _, spent = pairs[int(np.argmax(unit_sizes(facts)))]
+        _, spent = pairs[int(np.argmax(facts.unit_sizes))]
         pairs = [(budget.epsilon, spent)] * len(pairs)
     return tuple(calibrated(*pair) for pair in pairs)
 
@@ -289,7 +287,7 @@ def noisy_sum(
         name=name,
         shape=facts.model_shape,
         sensitivities=sensitivities,
-        limits=unit_limits(facts),
+        limits=facts.unit_limits,
         multipliers=calibrated_multipliers(facts, budget, guarantee),
     )
 

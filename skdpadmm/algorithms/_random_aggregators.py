@@ -29,17 +29,7 @@ from skdpadmm.algorithms._defaults import derivative_unit, is_regression, typica
 from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Topology, mixing_matrix
-from skdpadmm.protocol import (
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Solution,
-    network_of,
-    unit_limits,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 Agents = NDArray[np.intp]
 # The noise of the first round over that of the last one is at most this, or its inverse.
@@ -143,7 +133,7 @@ class MixedTurns(GradientTurns):
             clip_norm=self._clip_norm * law_factor(facts, release.law),
             turn_weights=turn_weights,
             record_weights=np.full(network.n_agents, network.n_agents / facts.n_samples),
-            limits=unit_limits(facts)[network.kind],
+            limits=facts.unit_limits[network.kind],
         )
 
     def step(self, agents: Agents, box: Box, at: Array, step_sizes: Array) -> Array:
@@ -188,7 +178,7 @@ def law_factor(facts: Facts, law: str) -> float:
 
 def noise_of_gradients(facts: Facts, turns: Release) -> Array:
     """Noise in each entry of the sums of each kind of agent, over the Euclidean clip bound."""
-    return np.asarray(turns.agent_noise_std) * unit_limits(facts) * law_factor(facts, turns.law)
+    return np.asarray(turns.agent_noise_std) * facts.unit_limits * law_factor(facts, turns.law)
 
 
 def noise_of_mean(plan: Plan, clip_norm: float, weights: Array) -> float:

@@ -17,16 +17,7 @@ from skdpadmm.algorithms._algorithm import Algorithm
 from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise, traffic
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
-from skdpadmm.protocol import (
-    Agents,
-    Budget,
-    Facts,
-    Plan,
-    Release,
-    View,
-    not_private,
-    unit_limits,
-)
+from skdpadmm.protocol import Agents, Budget, Facts, Plan, Release, View, not_private
 from skdpadmm.secret_sharing import PRIME
 
 # Standard deviation of the least noise, in cells of the coarsest grid.
@@ -143,7 +134,7 @@ def shared_sum(
     The figures take off the 4 squared cells for either. `FEWEST_CELLS` makes r so large that the
     relative error is below ``exp(-10000)``, and no float can tell.
     """
-    agents, limits, n_times = facts.agents, unit_limits(facts), len(sensitivities)
+    agents, limits, n_times = facts.agents, facts.unit_limits, len(sensitivities)
     known: dict[str, Any] = {
         "door": "share",
         "made_of": "sum",
