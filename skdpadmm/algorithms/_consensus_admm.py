@@ -29,9 +29,9 @@ from skdpadmm.algorithms import _messages as messages
 from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
-from skdpadmm.algorithms._messages import EDGE_NOISE, Schedule, draw_schedule
+from skdpadmm.algorithms._messages import EDGE_NOISE, draw_schedule
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
+from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, traffic
 from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Solution, Summand
 from skdpadmm.records import CANCELLATION, collect_agents
 
@@ -404,7 +404,7 @@ class FederatedADMM(_Consensus, SharesMessages):
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std * amplified,
             path_variance=tail.score_variance(rows),
-            **_traffic(plan, schedule),
+            **traffic(plan, schedule.sends),
         )
 
 
@@ -516,13 +516,3 @@ def _placed_records(choices: dict[str, Any], problem: Problem) -> Summand:
     """The raw sum of the messages of records, whose states it keeps."""
     placed = problem.engine.place(blocks.record_blocks(problem, **choices))
     return partial(placed.sum, blocks.RecordBlocks.advance)
-
-
-def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:
-    """Rounds that were completed, messages in both directions and their size."""
-    if plan.facts.agents.n_curators:
-        return shared_traffic(plan, schedule.sends)
-    n_agents, n_rounds = schedule.sends.shape[1], int(schedule.sends.any(axis=1).sum())
-    n_messages = int(schedule.sends.sum()) + n_agents * len(schedule.sends)
-    # Each preparation is sent by everyone, and its sum to everyone.
-    return messages.traffic(plan, n_rounds, n_messages, 2 * n_agents)

@@ -24,18 +24,7 @@ from skdpadmm._sklearn import Interval
 from skdpadmm.algorithms._algorithm import spent_before
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
-from skdpadmm.protocol import (
-    MODEL,
-    SERVER,
-    Agents,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Release,
-    View,
-    not_private,
-)
+from skdpadmm.protocol import MODEL, SERVER, Agents, Budget, Facts, Gate, Release, View, not_private
 
 Array = NDArray[np.float64]
 # What is left of a standard deviation, of 2**20 cells at least, without 4 squared cells.
@@ -172,17 +161,6 @@ def draw_schedule(rounds: Rounds, agents: Agents, gate: Gate) -> Schedule:
     void = sends.sum(axis=1) < rounds.fewest
     takes_part[void] = sends[void] = False
     return Schedule(takes_part=takes_part, sends=sends)
-
-
-def traffic(plan: Plan, n_rounds: int, n_messages: int, n_before: int) -> dict[str, int]:
-    """Rounds, messages and their size, with so many messages for each preparation."""
-    *before, size = (math.prod(release.shape) for release in plan.releases)
-    return {
-        "n_iter": n_rounds,
-        "n_rounds": n_rounds,
-        "n_messages": n_messages + n_before * len(before),
-        "bytes_sent": 8 * (n_messages * size + n_before * sum(before)),
-    }
 
 
 def plan_release(

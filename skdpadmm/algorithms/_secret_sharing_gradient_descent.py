@@ -20,7 +20,7 @@ from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import EVERYONE, draw_schedule, plan_rounds
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
+from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, traffic
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
 
 GRADIENT = "sum of agents' gradients, by secret sharing"
@@ -188,5 +188,5 @@ class SecretSharingGradientDescent(SharesMessages):
             step_size=settings.step_size / (1 - settings.momentum),
             noise_std=plan.releases[-1].noise_std / (facts.n_samples * arriving),
             path_variance=tail.score_variance(rows),
-            **shared_traffic(plan, sends),
+            **traffic(plan, sends),
         )

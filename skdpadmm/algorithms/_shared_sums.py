@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skdpadmm._sklearn import Interval
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms._algorithm import Algorithm
-from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise, traffic
+from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
 from skdpadmm.protocol import Agents, Budget, Facts, Plan, Release, View, not_private
@@ -98,16 +98,28 @@ class SharesMessages(Algorithm):
         return tuple(lines)
 
 
-def shared_traffic(plan: Plan, sends: NDArray[np.bool_]) -> dict[str, int]:
-    """Rounds that were completed, messages of shares and sums, and their size.
+def traffic(plan: Plan, sends: NDArray[np.bool_]) -> dict[str, int]:
+    """Rounds that were completed, messages of agents and answers, and their size.
 
-    `sends` of shape (n_rounds, n_agents) says whose shares arrived; none in a round that is void.
+    `sends` of shape (n_rounds, n_agents) says whose messages arrived; none in a round that is void.
     """
     agents, n_rounds = plan.facts.agents, int(sends.any(axis=1).sum())
-    each = agents.n_messages_per_sum
-    n_lost = agents.n_curators * int(n_rounds * agents.n_agents - sends.sum())
-    # Preparations are shared out too: the message of one agent alone has too little noise.
-    return traffic(plan, n_rounds, each * n_rounds - n_lost, each)
+    if agents.n_curators:
+        # Preparations are shared out too: the message of one agent alone has too little noise.
+        n_before = agents.n_messages_per_sum
+        n_lost = agents.n_curators * int(n_rounds * agents.n_agents - sends.sum())
+        n_messages = n_before * n_rounds - n_lost
+    else:
+        # Each preparation is sent by everyone, and its sum to everyone.
+        n_before = 2 * agents.n_agents
+        n_messages = int(sends.sum()) + agents.n_agents * len(sends)
+    *before, size = (math.prod(release.shape) for release in plan.releases)
+    return {
+        "n_iter": n_rounds,
+        "n_rounds": n_rounds,
+        "n_messages": n_messages + n_before * len(before),
+        "bytes_sent": 8 * (n_messages * size + n_before * sum(before)),
+    }
 
 
 def shared_sum(
