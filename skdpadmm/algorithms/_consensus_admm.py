@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _agent_blocks as blocks
-from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
-from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
+from skdpadmm.algorithms._algorithm import Algorithm, Released, penalty_operator, refuse
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
 from skdpadmm.algorithms._messages import EDGE_NOISE, draw_schedule
@@ -134,9 +133,9 @@ class ConsensusADMM(_Consensus):
         """Persons and weighted records have no exact steps."""
         is_wrong = facts.is_weighted and self.record_step == "exact"
         got = "record_step='exact' with persons or sample weights"
-        base.refuse("Their steps are gradient steps.", (is_wrong, got, "'linearized'"))
+        refuse("Their steps are gradient steps.", (is_wrong, got, "'linearized'"))
 
-    def released(self, facts: Facts, budget: Budget) -> base.Released:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """The displacement of the mean, in each iteration."""
         mu, is_exact = facts.remaining_mu(budget), facts.conditioning is None
         step_size, clip_norm = default_steps(facts, mu)
@@ -322,7 +321,7 @@ class FederatedADMM(_Consensus, SharesMessages):
         """States of agents that sit rounds out need a relaxation of one half; graphs, sharing."""
         is_graph = facts.setting == "decentralized"
         has_curators = self.n_curators is not None or self.threshold is not None
-        base.refuse(
+        refuse(
             "Messages of ADMM are shared out among curators with sharing=True alone.",
             (not self.sharing and is_graph, "sharing=False on a graph", "sharing=True"),
             (not self.sharing and has_curators, "curators with sharing=False", "sharing=True"),
@@ -330,7 +329,7 @@ class FederatedADMM(_Consensus, SharesMessages):
         if self.sharing:
             got = f"edge_noise={self.edge_noise} with sharing=True"
             pairs = self.edge_noise not in ("auto", 0)
-            base.refuse("Shares hide messages already.", (pairs, got, "'auto' or 0"))
+            refuse("Shares hide messages already.", (pairs, got, "'auto' or 0"))
             self.check_sharing(facts)
         if facts.agents.sit_out and self.message == "state" and self.relaxation != 0.5:
             raise ValueError(
@@ -339,7 +338,7 @@ class FederatedADMM(_Consensus, SharesMessages):
                 " message='increment'."
             )
 
-    def released(self, facts: Facts, budget: Budget) -> base.Released:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """The sum of agents' messages, in each round."""
         rounds = messages.plan_rounds(
             facts, budget, sampling=self.sampling, cap=self.max_participations

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as solves
-from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import default_steps, is_regression, usual_smoothness
@@ -86,7 +85,7 @@ LARGEST_CONDITION = 500.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _RandomWalk(Algorithm):
+class _RandomWalk(base.Algorithm):
     """What tokens share: who holds them when, and the proximal steps of agents."""
 
     setting = "decentralized"
@@ -281,7 +280,7 @@ class RandomWalkADMM(_RandomWalk):
     relaxation: float = parameter(0.5, FRACTION)
     tail_fraction: float = parameter(0.5, FRACTION)
 
-    def released(self, facts: Facts, budget: Budget) -> Released:
+    def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The update of the token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
         # In units of the sensitivity to taking one record away.
@@ -441,7 +440,7 @@ class RandomWalkProximalPoint(_RandomWalk):
 
     relaxation: float = parameter(1.0, FRACTION)
 
-    def released(self, facts: Facts, budget: Budget) -> Released:
+    def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
         walk, shape = token_walk(network, n_hops, cap), facts.model_shape

@@ -14,8 +14,7 @@ from numbers import Real
 import numpy as np
 
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, parameter
-from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms._algorithm import Released
+from skdpadmm.algorithms._algorithm import Released, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import EVERYONE, draw_schedule, plan_rounds
@@ -164,7 +163,7 @@ class SecretSharingGradientDescent(SharesMessages):
         arriving = float(rounds.expected_shares(facts.agents)[0])
         # Sums are in units of the clip bound.
         scale = settings.step_size * clip_norm / (facts.n_samples * arriving)
-        prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
+        prox = penalty_operator(facts.penalty, settings.step_size, rows)
         w = previous = u = np.zeros(facts.model_shape)
         tail = Tail(n_completed)
         for k in range(n_iter):

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._sklearn import Interval
-from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms._algorithm import Algorithm
+from skdpadmm.algorithms._algorithm import Algorithm, spent_before
 from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
@@ -162,7 +161,7 @@ def shared_sum(
     # that of noise of size one times the noise.
     diagonal = math.sqrt(math.prod(facts.model_shape))
     rounding, left = grid_cell(1.0) * diagonal, []
-    before, budgets = base.spent_before(facts, budget), agents.budgets(budget.epsilon)
+    before, budgets = spent_before(facts, budget), agents.budgets(budget.epsilon)
     for epsilon, spent in zip(budgets, before, strict=True):
         assert isinstance(spent, GaussianDP)
         left.append(math.sqrt(gaussian_mu(epsilon, budget.delta) ** 2 - spent.mu**2))
