@@ -132,7 +132,7 @@ def score_rounding(facts: Facts, bounds: LossBounds) -> float:
     d, is_transformed = facts.n_parameters, facts.conditioning is not None
     condition = facts.conditioning.condition if facts.conditioning is not None else 1.0
     # Without an intercept nothing is centred; nor is it where a preparation chooses the scales.
-    centre = 0.0 if facts.coordinates is None else facts.coordinates.amplification - 1.0
+    centre = facts.coordinates.amplification - 1.0
     roundings = (d + 8) * (1 + is_transformed) * (1.0 + 2.0 * centre)
     depth = max(2.0 * (d + 16), roundings) * condition
     return facts.n_samples * bounds.curvature * depth * 2.0**-53

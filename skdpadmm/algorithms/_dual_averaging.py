@@ -267,7 +267,6 @@ class DualAveraging(Algorithm):
         shape, coordinates = facts.model_shape, facts.coordinates
         if not budget.is_private:
             return Settings(()), not_private(GRADIENTS, shape, facts.observers)
-        assert coordinates is not None
 
         def adding(n: int) -> Facts:
             """The facts with the rounding of sums over so many records."""

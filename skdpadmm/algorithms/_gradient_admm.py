@@ -447,7 +447,6 @@ class GradientADMM(base.Algorithm):
         return steps.GradientADMMStep(splitting, settings.step_size, settings.penalty_weight)
 
     def _splitting(self, facts: Facts) -> steps.Splitting:
-        assert facts.coordinates is not None
         return steps.splitting_of(facts.penalty, facts.coordinates, self.constraint)
 
     def _splits_coefficients(self, facts: Facts) -> bool:
@@ -458,7 +457,7 @@ class GradientADMM(base.Algorithm):
         """Relative rounding error of the step of y; infinite where nothing bounds it."""
         matrix, inner = facts.penalty.splitting()
         if self.constraint is not None:
-            return self.constraint.y_rounding(facts.penalty, last_iterate.n_features(facts))
+            return self.constraint.y_rounding(facts.penalty, facts.coordinates.n_features)
         if matrix is None:
             return last_iterate.proximal_rounding(facts)
         return inner.proximal_rounding(np.ones(int(matrix.shape[0])))

@@ -269,7 +269,7 @@ class GradientDescent(Algorithm):
         if math.isinf(mu):
             shape, times = facts.model_shape, settings.n_iter
             return settings, not_private(ITERATE, shape, facts.observers, times=times)
-        base.check_zero_at_zero(facts.penalty, last_iterate.n_features(facts))
+        base.check_zero_at_zero(facts.penalty, facts.coordinates.n_features)
         gamma, clip_norm, n_iter = settings.step_size, settings.clip_norm, settings.n_iter
         last_iterate.check_smooth_steps(facts, gamma, clip_norm, otherwise="guarantee='path'")
         sensitivity, smoothness = ClippedSum(facts).sensitivity, last_iterate.curvature_bound(facts)

@@ -21,7 +21,7 @@ from skdpadmm._sklearn import AUTO, SIZE, Interval, parameter
 from skdpadmm.algorithms import _certified_solves as solves
 from skdpadmm.algorithms._algorithm import Algorithm, Operator, check_zero_at_zero, refuse
 from skdpadmm.algorithms._defaults import derivative_unit, largest_weight
-from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release, seen_in_model
+from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, path_release, seen_in_model
 from skdpadmm.losses import LogisticLoss, Loss, SmoothedHinge, WeightedLoss
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import GaussianDP, LossDerivative, PerturbedObjectiveDP
@@ -250,7 +250,7 @@ def _check_facts(facts: Facts) -> None:
         (unbounded, f"row_norm={facts.row_norm}", "a finite bound: curvature has to have one"),
         (of_step == math.inf, repr(facts.penalty), single),
     )
-    check_zero_at_zero(facts.penalty, n_features(facts))
+    check_zero_at_zero(facts.penalty, facts.coordinates.n_features)
 
 
 def longest_solution(facts: Facts, settings: Settings, noise_std: float) -> float:

@@ -211,7 +211,8 @@ class Facts:
     inference: Inference | None = field(default=None, metadata={"unless": None})
     weight_spread: float = field(default=0.0, metadata={"unless": 0.0})
     count: Release | None = field(default=None, metadata={"unless": None})
-    coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
+    # None for statistics beside a fit, which no algorithm computes.
+    coordinates: Coordinates = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         require(self.n_samples >= 1, "n_samples", self.n_samples, "at least 1")
