@@ -261,7 +261,7 @@ class AgentBlocks:
         group = self.groups[agent]
         rows, target = self.rows.take([group]), self.target[group]
         loss, step_size = self.update.loss, self.update.step_size
-        return LocalProblem(rows=rows, block=0, target=target, loss=loss, step_size=step_size)
+        return LocalProblem(rows=rows, target=target, loss=loss, step_size=step_size)
 
 
 def agent_blocks(
@@ -317,10 +317,9 @@ LARGEST_FACTORED = 2**14
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LocalProblem:
-    r"""Minimise :math:`\gamma F(x) + \|x - v\|^2 / 2`; F is the mean loss of a block of rows."""
+    r"""Minimise :math:`\gamma F(x) + \|x - v\|^2 / 2`; F is the mean loss of rows."""
 
-    rows: Rows
-    block: int
+    rows: Rows  # In one block.
     target: NDArray[Any]
     loss: Loss
     step_size: float
@@ -364,7 +363,7 @@ class LocalProblem:
     def closed_form(self) -> Array:
         """The displacement of a squared loss as an affine function of the point."""
         d = self.rows.coordinates.n_parameters
-        scores = self.rows.scores(self.block, self.rows.prepare(np.eye(d)))
+        scores = self.rows.scores(0, self.rows.prepare(np.eye(d)))
         weighted = self.loss.curvature(scores[:, 0], self.target)[:, None] * scores
         moment = self.step_size * self._mean(weighted)
         pull = self.step_size * self._mean(self.loss.derivative(np.zeros(len(scores)), self.target))
@@ -376,10 +375,10 @@ class LocalProblem:
         )
 
     def _scores(self, x: Array) -> Array:
-        return self.rows.scores(self.block, self.rows.prepare(x if x.shape[1] > 1 else x[:, 0]))
+        return self.rows.scores(0, self.rows.prepare(x if x.shape[1] > 1 else x[:, 0]))
 
     def _mean(self, slopes: Array) -> Array:
-        return self.rows.collect(self.rows.adjoint(self.block, slopes)) / len(self.target)
+        return self.rows.collect(self.rows.adjoint(0, slopes)) / len(self.target)
 
     def _evaluate(self, x: Array, v: Array) -> tuple[float, Array, Array]:
         scores = self._scores(x)
@@ -409,7 +408,7 @@ class LocalProblem:
 
     def _second_derivative(self, curvature: Array) -> Array:
         """Of the objective, as a matrix over all parameters; its eigenvalues are at least one."""
-        A, k = self.rows.seen(self.block), self.loss.n_outputs
+        A, k = self.rows.seen(0), self.loss.n_outputs
         hessian, n = hessian_of(A, curvature.reshape(-1, k, k)), A.shape[1] * k
         return np.asarray(np.eye(n) + self.step_size / len(A) * hessian.reshape(n, n))
 

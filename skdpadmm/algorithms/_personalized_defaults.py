@@ -54,11 +54,6 @@ def neighbor_means(
     return similarity.neighbor_mean(models, agents)
 
 
-def weights_of_agents(similarity: Similarity) -> Array:
-    """Sums of the weights of each agent's edges; one for an agent that is alone."""
-    return np.ones(1) if similarity.n_agents == 1 else similarity.degrees
-
-
 def have_rows(facts: Facts) -> NDArray[np.bool_]:
     """Which agents have rows."""
     return np.asarray(neighborhood_of(facts).agent_sizes) > 0
@@ -94,7 +89,7 @@ def wake_contraction(facts: Facts) -> float:
     agents, n = neighborhood_of(facts), neighborhood_of(facts).n_agents
     if n == 1:
         return 1.0
-    degrees, pull = weights_of_agents(agents.similarity), own_pull(facts)
+    degrees, pull = agents.similarity.degrees, own_pull(facts)
     growth = 1.0 + pull * largest_smoothness(facts, facts.coordinates)
     convexity = float(penalty_curvature(facts, facts.coordinates).min())
     convexity = float((degrees * pull * convexity).min())
