@@ -194,12 +194,13 @@ class AveragedADMM(Algorithm):
         """Iterate as planned; symbols as above."""
         settings = plan.settings
         facts, rows = plan.facts, problem.rows
-        bounds, radius, n_steps = _inner_problem(facts, settings, rows, plan.releases[-1].noise_std)
-        unit = _longest_displacement(settings, bounds)
         prox = solves.remaining_prox(facts, settings.step_size, settings.ridge, rows)
         lam = settings.relaxation
         u = tail = np.zeros(facts.model_shape)
         z = rows.from_coordinates(prox(u))
+        noise_std, first = plan.releases[-1].noise_std, float(np.linalg.norm(z))
+        bounds, radius, n_steps = _inner_problem(facts, settings, rows, noise_std, first)
+        unit = _longest_displacement(settings, bounds)
         inner = _inner_solver(plan, problem, bounds, n_steps)
         for k in range(settings.n_iter):
             start, x = inner(2 * z - u)
@@ -259,27 +260,25 @@ def _longest_displacement(settings: Settings, bounds: solves.LossBounds) -> floa
 
 
 def _inner_problem(
-    facts: Facts, settings: Settings, rows: Rows | None, noise_std: float
+    facts: Facts, settings: Settings, rows: Rows | None, noise_std: float, first: float = 0.0
 ) -> tuple[solves.LossBounds, float, int]:
     """Bounds of losses and of the norm of states, and inner steps that reach the tolerance.
 
     Before data (rows is None) what floats can solve in no basis is refused. In a basis with rows so
-    long that they cannot, these are scaled down further.
+    long that they cannot, these are scaled down further. The first z is `first` long.
     """
     n, bounds = facts.n_samples, solves.settled_bounds(facts, settings, rows)
-    unit, convexity = (
-        _longest_displacement(settings, bounds),
-        settings.ridge + 1 / settings.step_size,
-    )
-    radius = unit * last_iterate.state_radius(
-        settings.n_iter, noise_std, math.prod(facts.model_shape)
-    )
+    convexity = settings.ridge + 1 / settings.step_size
     smoothness = convexity + bounds.curvature
+    unit, n_entries = _longest_displacement(settings, bounds), math.prod(facts.model_shape)
+    radius = unit * last_iterate.state_radius(settings.n_iter, noise_std, n_entries)
+    # No proximal operator expands, so the points of inner problems are bounded as states are.
+    farthest = 3 * radius + 2 * first
     # Of the displacement d from the start, which is at most `unit` long where it is exact; scores
-    # are those of start + d. No proximal operator expands, so points are at most 3 radii long.
+    # are those of start + d.
     of_step, of_score = solves.step_rounding(smoothness), solves.score_rounding(facts, bounds) / n
     error = solves.sum_rounding(facts, bounds) / n + of_step * unit
-    error += of_score * (3 * radius + unit)
+    error += of_score * (farthest + unit)
     try:
         n_steps = solves.steps_to_reach(
             settings.tolerance * facts.neighboring.sensitivity_factor * unit / n,
@@ -292,7 +291,7 @@ def _inner_problem(
     except ValueError as refusal:
         if rows is not None and facts.conditioning is not None:
             shorter = settings.but(row_bound=settings.row_bound / math.sqrt(2))
-            return _inner_problem(facts, shorter, rows, noise_std)
+            return _inner_problem(facts, shorter, rows, noise_std, first)
         raise ValueError(
             f"Got step_size={settings.step_size:g} and tolerance={settings.tolerance:g} for"
             f" {facts.loss!r}, expected a shorter step or a larger tolerance: floats cannot solve"
