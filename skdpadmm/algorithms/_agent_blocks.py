@@ -42,14 +42,17 @@ class RecordBlocks:
     """Records with their states ``u_i = c - gamma * slope_i * a_i``.
 
     A state is one number (or one for each score) beside a vector c that is public, given in which
-    rounds the record's agent took part. Owners are needed where some of them sit rounds out.
+    rounds the record's agent took part. Owners are needed where some of them sit rounds out. With
+    weights, rows are those of persons, who are clipped as a whole: linearized steps, of everybody.
     """
 
     rows: Rows
     target: NDArray[Any]
     update: BlockUpdate
-    slope_bound: Array
+    clip_norm: float
     owner: NDArray[np.intp] | None
+    weights: Array | None
+    per_person: int
     is_warm: bool = False
 
     def __post_init__(self) -> None:
@@ -59,6 +62,8 @@ class RecordBlocks:
         # Scores of c, where it differs between records.
         has_anchors = self.update.exact and self.owner is not None
         self.anchors = np.zeros(shape) if has_anchors else None
+        with np.errstate(divide="ignore"):
+            self.slope_bound = self.clip_norm / np.sqrt(self.rows.squared_norm)
 
     def advance(self, z: Array, center: Array, active: NDArray[np.bool_] | None) -> Array:
         """Update all states and sum up the messages."""
@@ -114,7 +119,10 @@ class RecordBlocks:
         return message if takes_part is True else message * takes_part
 
     def _clipped(self, slopes: Array, part: slice, block: int) -> Array:
-        return clip_derivative(slopes, self.slope_bound[part])
+        if self.weights is None:
+            return clip_derivative(slopes, self.slope_bound[part])
+        weights = self.weights[part]
+        return clip_persons(self.rows, block, slopes, weights, self.clip_norm, self.per_person)
 
     def _slope(self, scores: Array, part: slice) -> Array:
         loss, target, slopes = self.update.loss, self.target[part], self.slopes[part]
@@ -126,19 +134,6 @@ class RecordBlocks:
         return loss.proximal_derivative(scores, target, weights, *start)
 
 
-@dataclass(eq=False, kw_only=True)
-class PersonBlocks(RecordBlocks):
-    """Rows of persons, who are clipped as a whole: linearized steps alone, of everybody."""
-
-    weights: Array
-    clip_norm: float
-    per_person: int
-
-    def _clipped(self, slopes: Array, part: slice, block: int) -> Array:
-        weights = self.weights[part]
-        return clip_persons(self.rows, block, slopes, weights, self.clip_norm, self.per_person)
-
-
 def record_blocks(
     problem: Problem, update: BlockUpdate, *, clip_norm: float, everyone: bool, each: bool = False
 ) -> list[RecordBlocks]:
@@ -146,26 +141,22 @@ def record_blocks(
 
     `each`: messages of single agents are wanted.
     """
-    rows = problem.rows
-    with np.errstate(divide="ignore"):
-        bound = clip_norm / np.sqrt(rows.squared_norm)
+    rows, weights = problem.rows, problem.weights
     is_needed = each or not everyone
     owner = problem.ownership.index if is_needed and problem.ownership is not None else None
     parts: list[RecordBlocks] = []
     for part in cut(rows.n_blocks, min(N_TASKS, rows.n_blocks)):
         records = slice(rows.slices[part.start].start, rows.slices[part.stop - 1].stop)
-        known: dict[str, Any] = {
-            "rows": rows.part(range(part.start, part.stop)),
-            "target": problem.target[records],
-            "update": update,
-            "slope_bound": bound[records],
-            "owner": None if owner is None else owner[records],
-        }
-        if problem.weights is None:
-            parts.append(RecordBlocks(**known))
-        else:
-            known |= {"weights": problem.weights[records], "clip_norm": clip_norm}
-            parts.append(PersonBlocks(**known, per_person=problem.per_person))
+        own = RecordBlocks(
+            rows=rows.part(range(part.start, part.stop)),
+            target=problem.target[records],
+            update=update,
+            clip_norm=clip_norm,
+            owner=None if owner is None else owner[records],
+            weights=None if weights is None else weights[records],
+            per_person=problem.per_person,
+        )
+        parts.append(own)
     return parts
 
 
@@ -270,7 +261,7 @@ class AgentBlocks:
         group = self.groups[agent]
         rows, target = self.rows.take([group]), self.target[group]
         loss, step_size = self.update.loss, self.update.step_size
-        return LocalProblem(rows=rows, block=0, target=target, loss=loss, step_size=step_size)
+        return LocalProblem(rows=rows, target=target, loss=loss, step_size=step_size)
 
 
 def agent_blocks(
@@ -326,10 +317,9 @@ LARGEST_FACTORED = 2**14
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LocalProblem:
-    r"""Minimise :math:`\gamma F(x) + \|x - v\|^2 / 2`; F is the mean loss of a block of rows."""
+    r"""Minimise :math:`\gamma F(x) + \|x - v\|^2 / 2`; F is the mean loss of rows."""
 
-    rows: Rows
-    block: int
+    rows: Rows  # In one block.
     target: NDArray[Any]
     loss: Loss
     step_size: float
@@ -373,7 +363,7 @@ class LocalProblem:
     def closed_form(self) -> Array:
         """The displacement of a squared loss as an affine function of the point."""
         d = self.rows.coordinates.n_parameters
-        scores = self.rows.scores(self.block, self.rows.prepare(np.eye(d)))
+        scores = self.rows.scores(0, self.rows.prepare(np.eye(d)))
         weighted = self.loss.curvature(scores[:, 0], self.target)[:, None] * scores
         moment = self.step_size * self._mean(weighted)
         pull = self.step_size * self._mean(self.loss.derivative(np.zeros(len(scores)), self.target))
@@ -385,10 +375,10 @@ class LocalProblem:
         )
 
     def _scores(self, x: Array) -> Array:
-        return self.rows.scores(self.block, self.rows.prepare(x if x.shape[1] > 1 else x[:, 0]))
+        return self.rows.scores(0, self.rows.prepare(x if x.shape[1] > 1 else x[:, 0]))
 
     def _mean(self, slopes: Array) -> Array:
-        return self.rows.collect(self.rows.adjoint(self.block, slopes)) / len(self.target)
+        return self.rows.collect(self.rows.adjoint(0, slopes)) / len(self.target)
 
     def _evaluate(self, x: Array, v: Array) -> tuple[float, Array, Array]:
         scores = self._scores(x)
@@ -418,7 +408,7 @@ class LocalProblem:
 
     def _second_derivative(self, curvature: Array) -> Array:
         """Of the objective, as a matrix over all parameters; its eigenvalues are at least one."""
-        A, k = self.rows.seen(self.block), self.loss.n_outputs
+        A, k = self.rows.seen(0), self.loss.n_outputs
         hessian, n = hessian_of(A, curvature.reshape(-1, k, k)), A.shape[1] * k
         return np.asarray(np.eye(n) + self.step_size / len(A) * hessian.reshape(n, n))
 

@@ -224,23 +224,17 @@ class Algorithm(LinkedEstimator, ABC):
             Where a parameter lies outside its range, or outside the range that its theorem covers.
         """
         self.check(facts)
-        refuse(
-            "Use noise='laplace', where an algorithm has it.",
-            (
-                budget.is_pure and getattr(self, "noise", "gaussian") != "laplace",
-                f"delta=0 with {self!r}",
-                "a float in (0, 1): its noise is Gaussian",
-            ),
-        )
-        refuse(
-            "Release the whole path where it can (guarantee='path', release='path'), or take"
-            " another algorithm.",
-            (
-                bool(self.trace) and budget.is_private and not self.releases_path,
-                f"trace=True with {self!r}",
-                "False: its guarantee does not cover the iterates",
-            ),
-        )
+        if budget.is_pure and getattr(self, "noise", "gaussian") != "laplace":
+            raise ValueError(
+                f"Got delta=0 with {self!r}, expected a float in (0, 1): its noise is Gaussian. Use"
+                " noise='laplace', where an algorithm has it."
+            )
+        if self.trace and budget.is_private and not self.releases_path:
+            raise ValueError(
+                f"Got trace=True with {self!r}, expected False: its guarantee does not cover the"
+                " iterates. Release the whole path where it can (guarantee='path',"
+                " release='path'), or take another algorithm."
+            )
         settings, *releases = self.released(facts, budget)
         if self.noiseless and not budget.is_private and "clip_norm" in dict(settings):
             settings = settings.but(clip_norm=math.inf)

@@ -22,6 +22,7 @@ from skdpadmm.algorithms._algorithm import Algorithm, refuse
 from skdpadmm.algorithms._defaults import default_steps
 from skdpadmm.privacy import averaged_admm_contraction, last_iterate_mu, reflected_prox_contraction
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Settings, Solution
+from skdpadmm.records import Rows
 
 DISPLACEMENT = "displacement"
 STATE = "state"
@@ -55,7 +56,8 @@ class AveragedADMM(Algorithm):
         lambda in (0, 1]: 0.5 is the usual ADMM (Douglas-Rachford), 1 Peaceman-Rachford.
     row_bound : float, default=2.0
         Rows of conditioned coordinates are scaled down to this many times the typical norm, in
-        [0.01, 100]. Without conditioning rows have a bound already.
+        [0.01, 100], or to less where floats could not solve the inner problems. Without
+        conditioning rows have a bound already.
     tail_fraction : float or "auto", default="auto"
         In (0, 1]: share of the path, at its end, that is averaged. "auto" is a half, or the last
         iterate alone where only that is seen.
@@ -153,37 +155,36 @@ class AveragedADMM(Algorithm):
             tail_fraction=0.0 if hidden else 0.5,
         )
         lam, clip_norm = settings.relaxation, settings.clip_norm
-        refuse(
-            "A loss whose vector of derivatives is clipped has no proximal step: use 'auto'.",
-            (
-                several and clip_norm < open_clip,
-                f"clip_norm={clip_norm:g} for {facts.loss.n_outputs} scores",
-                f"at least {open_clip:.6g}, which never binds",
-            ),
-        )
+        if several and clip_norm < open_clip:
+            raise ValueError(
+                f"Got clip_norm={clip_norm:g} for {facts.loss.n_outputs} scores, expected at least"
+                f" {open_clip:.6g}, which never binds. A loss whose vector of derivatives is"
+                " clipped has no proximal step: use 'auto'."
+            )
         settings = settings.but(ridge=solves.usable_ridge(facts, 0.5 / settings.step_size))
         # How far a computed proximal step can move, in units of the longest displacement.
         sensitivity = facts.neighboring.sensitivity_factor / facts.n_samples
         sensitivity *= facts.working_rounding + 2 * settings.tolerance
-        if not (hidden and budget.is_private):
-            shape = facts.model_shape
-            return settings, last_iterate.path_release(DISPLACEMENT, shape, sensitivity, n_iter, mu)
-        contraction = certified_contraction(facts, settings)
-        longest = _longest_displacement(settings, solves.settled_bounds(facts, settings))
-        # A step changes units, applies the penalty's operator once and doubles its value.
-        error = 8 * last_iterate.certified_rounding(facts) + 4 * last_iterate.SUMS
-        release = last_iterate.last_release(
-            facts,
-            STATE,
-            (sensitivity,) * n_iter,
-            mu,
-            unit=2 * lam * longest,
-            relative_error=error / min(lam, 0.5),
-            worst=sensitivity,
-            # The formula is linear in its first argument.
-            amplified=last_iterate_mu(1.0, contraction, n_iter),
-        )
-        return settings.but(contraction=contraction), release
+        shape = facts.model_shape
+        release = last_iterate.path_release(DISPLACEMENT, shape, sensitivity, n_iter, mu)
+        if hidden and budget.is_private:
+            settings = settings.but(contraction=certified_contraction(facts, settings))
+            longest = _longest_displacement(settings, solves.settled_bounds(facts, settings))
+            # A step changes units, applies the penalty's operator once and doubles its value.
+            error = 8 * last_iterate.certified_rounding(facts) + 4 * last_iterate.SUMS
+            release = last_iterate.last_release(
+                facts,
+                STATE,
+                (sensitivity,) * n_iter,
+                mu,
+                unit=2 * lam * longest,
+                relative_error=error / min(lam, 0.5),
+                worst=sensitivity,
+                # The formula is linear in its first argument.
+                amplified=last_iterate_mu(1.0, settings.contraction, n_iter),
+            )
+        _inner_problem(facts, settings, None, release.noise_std)
+        return settings, release
 
     def assumptions(self, facts: Facts, budget: Budget) -> tuple[str, ...]:
         """What hides the states before the last."""
@@ -193,17 +194,14 @@ class AveragedADMM(Algorithm):
         """Iterate as planned; symbols as above."""
         settings = plan.settings
         facts, rows = plan.facts, problem.rows
-        bounds = solves.settled_bounds(facts, settings, rows)
-        unit = _longest_displacement(settings, bounds)
         prox = solves.remaining_prox(facts, settings.step_size, settings.ridge, rows)
-        lam, shape = settings.relaxation, facts.model_shape
-        noise_std = plan.releases[-1].noise_std
-        radius = unit * last_iterate.state_radius(settings.n_iter, noise_std, math.prod(shape))
-        u = tail = np.zeros(shape)
+        lam = settings.relaxation
+        u = tail = np.zeros(facts.model_shape)
         z = rows.from_coordinates(prox(u))
-        # No proximal operator expands, so the points of inner problems are bounded as well.
-        farthest = 3 * radius + 2 * float(np.linalg.norm(z))
-        inner = _inner_solver(plan, problem, bounds, farthest)
+        noise_std, first = plan.releases[-1].noise_std, float(np.linalg.norm(z))
+        bounds, radius, n_steps = _inner_problem(facts, settings, rows, noise_std, first)
+        unit = _longest_displacement(settings, bounds)
+        inner = _inner_solver(plan, problem, bounds, n_steps)
         for k in range(settings.n_iter):
             start, x = inner(2 * z - u)
             if plan.releases[-1].name == DISPLACEMENT:
@@ -261,31 +259,57 @@ def _longest_displacement(settings: Settings, bounds: solves.LossBounds) -> floa
     return gamma * bounds.gradient_norm / (1 + gamma * settings.ridge)
 
 
-def _inner_solver(
-    plan: Plan, problem: Problem, bounds: solves.LossBounds, farthest: float
-) -> Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """The proximal step of the averaged loss at points that are at most `farthest` long.
+def _inner_problem(
+    facts: Facts, settings: Settings, rows: Rows | None, noise_std: float, first: float = 0.0
+) -> tuple[solves.LossBounds, float, int]:
+    """Bounds of losses and of the norm of states, and inner steps that reach the tolerance.
 
-    It returns a start, which is public, and the solution, within the planned tolerance.
+    Before data (rows is None) what floats can solve in no basis is refused. In a basis with rows so
+    long that they cannot, these are scaled down further. The first z is `first` long.
     """
-    settings = plan.settings
-    facts, n = plan.facts, plan.facts.n_samples
-    unit = _longest_displacement(settings, bounds)
+    n, bounds = facts.n_samples, solves.settled_bounds(facts, settings, rows)
     convexity = settings.ridge + 1 / settings.step_size
     smoothness = convexity + bounds.curvature
+    unit, n_entries = _longest_displacement(settings, bounds), math.prod(facts.model_shape)
+    radius = unit * last_iterate.state_radius(settings.n_iter, noise_std, n_entries)
+    # No proximal operator expands, so the points of inner problems are bounded as states are.
+    farthest = 3 * radius + 2 * first
     # Of the displacement d from the start, which is at most `unit` long where it is exact; scores
     # are those of start + d.
     of_step, of_score = solves.step_rounding(smoothness), solves.score_rounding(facts, bounds) / n
     error = solves.sum_rounding(facts, bounds) / n + of_step * unit
     error += of_score * (farthest + unit)
-    n_steps = solves.steps_to_reach(
-        settings.tolerance * facts.neighboring.sensitivity_factor * unit / n,
-        strong_convexity=convexity,
-        smoothness=smoothness,
-        initial_distance=unit,
-        gradient_error=error,
-        relative_error=(of_step + of_score) / convexity,
-    )
+    try:
+        n_steps = solves.steps_to_reach(
+            settings.tolerance * facts.neighboring.sensitivity_factor * unit / n,
+            strong_convexity=convexity,
+            smoothness=smoothness,
+            initial_distance=unit,
+            gradient_error=error,
+            relative_error=(of_step + of_score) / convexity,
+        )
+    except ValueError as refusal:
+        if rows is not None and facts.conditioning is not None:
+            shorter = settings.but(row_bound=settings.row_bound / math.sqrt(2))
+            return _inner_problem(facts, shorter, rows, noise_std, first)
+        raise ValueError(
+            f"Got step_size={settings.step_size:g} and tolerance={settings.tolerance:g} for"
+            f" {facts.loss!r}, expected a shorter step or a larger tolerance: floats cannot solve"
+            " the inner problems of AveragedADMM."
+        ) from refusal
+    return bounds, radius, n_steps
+
+
+def _inner_solver(
+    plan: Plan, problem: Problem, bounds: solves.LossBounds, n_steps: int
+) -> Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """The proximal step of the averaged loss, within the planned tolerance.
+
+    It returns a start, which is public, and the solution.
+    """
+    settings, facts, n = plan.settings, plan.facts, plan.facts.n_samples
+    convexity = settings.ridge + 1 / settings.step_size
+    smoothness = convexity + bounds.curvature
     clips = bounds
     if not plan.budget.is_private:
         # No noise hides what is left of an inner solution.

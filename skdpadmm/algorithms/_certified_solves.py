@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm.algorithms._algorithm import Operator, penalty_operator, refuse
+from skdpadmm._numbers import require
+from skdpadmm.algorithms._algorithm import Operator, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.losses import LogisticLoss, Loss
 from skdpadmm.protocol import Facts, Problem, Settings
@@ -131,7 +132,7 @@ def score_rounding(facts: Facts, bounds: LossBounds) -> float:
     d, is_transformed = facts.n_parameters, facts.conditioning is not None
     condition = facts.conditioning.condition if facts.conditioning is not None else 1.0
     # Without an intercept nothing is centred; nor is it where a preparation chooses the scales.
-    centre = 0.0 if facts.coordinates is None else facts.coordinates.amplification - 1.0
+    centre = facts.coordinates.amplification - 1.0
     roundings = (d + 8) * (1 + is_transformed) * (1.0 + 2.0 * centre)
     depth = max(2.0 * (d + 16), roundings) * condition
     return facts.n_samples * bounds.curvature * depth * 2.0**-53
@@ -229,11 +230,12 @@ def certified_distance(
     of e than that. Finally :math:`\frac m2 \|x_k - x^*\|^2 \le \Phi_k`.
     """
     in_range = 0 < strong_convexity <= smoothness < math.inf and 0 <= relative_error <= 0.125
-    got = f"curvature from {strong_convexity!r} to {smoothness!r}, {relative_error:.3g} of rounding"
-    refuse(
-        "Floats cannot resolve a problem as badly conditioned as this: strengthen the ridge.",
-        (not in_range, got, "finite and positive curvature, and at most 0.125 of rounding"),
-    )
+    if not in_range:
+        raise ValueError(
+            f"Got curvature from {strong_convexity!r} to {smoothness!r}, {relative_error:.3g} of"
+            " rounding, expected finite and positive curvature, and at most 0.125 of rounding."
+            " Floats cannot resolve a problem as badly conditioned as this: strengthen the ridge."
+        )
     if n_steps == 0:
         return initial_distance
     excess = math.sqrt((smoothness - strong_convexity) / strong_convexity)
@@ -262,12 +264,7 @@ def steps_to_reach(tolerance: float, *, initial_distance: float, **constants: fl
         return 0
     n_steps = 1 + bisect_left(range(1, MOST_STEPS), True, key=reached)
     floor = certified_distance(1, initial_distance=0.0, **constants)
-    refuse(
-        "Allow a larger tolerance or a stronger ridge.",
-        (
-            n_steps == MOST_STEPS,
-            f"tolerance={tolerance!r}",
-            f"more than {floor:.3g}, what rounding leaves, of a problem that can be solved",
-        ),
-    )
+    expected = f"more than {floor:.3g}, what rounding leaves, of a problem that can be solved"
+    expected += ". Allow a larger tolerance or a stronger ridge"
+    require(n_steps < MOST_STEPS, "tolerance", tolerance, expected)
     return n_steps

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.engine import N_TASKS
 from skdpadmm.losses import Loss, clip_derivative, clip_vectors
-from skdpadmm.protocol import Facts, Problem, Summand, unit_limits
+from skdpadmm.protocol import Facts, Problem, Summand
 from skdpadmm.records import CANCELLATION, Rows, Segments, collect_agents, prepare_agents
 
 Array = NDArray[np.float64]
@@ -136,7 +136,7 @@ class ClippedSum:
         facts, rows, ownership = self.facts, problem.rows, problem.ownership
         assert ownership is not None
         losses = self._losses(problem)
-        limits, owner = unit_limits(facts)[facts.agents.kind], ownership.index.astype(np.int32)
+        limits, owner = facts.unit_limits[facts.agents.kind], ownership.index.astype(np.int32)
         # Sums of all agents are added up once for each part: a little beside a pass over its rows.
         n_parts = min(max(rows.n_samples // (100 * ownership.n_agents), 2), N_TASKS, rows.n_blocks)
         parts = agent_records(rows, owner, losses, n_parts)

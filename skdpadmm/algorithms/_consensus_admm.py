@@ -24,25 +24,14 @@ from numpy.typing import NDArray
 
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, OneOf, parameter
 from skdpadmm.algorithms import _agent_blocks as blocks
-from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _messages as messages
-from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
+from skdpadmm.algorithms._algorithm import Algorithm, Released, penalty_operator, refuse
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_steps, stable_step
-from skdpadmm.algorithms._messages import EDGE_NOISE, Schedule, draw_schedule
+from skdpadmm.algorithms._messages import EDGE_NOISE, draw_schedule
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
-from skdpadmm.protocol import (
-    Agents,
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Solution,
-    Summand,
-    unit_limits,
-)
+from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, traffic
+from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Solution, Summand
 from skdpadmm.records import CANCELLATION, collect_agents
 
 Array = NDArray[np.float64]
@@ -144,9 +133,9 @@ class ConsensusADMM(_Consensus):
         """Persons and weighted records have no exact steps."""
         is_wrong = facts.is_weighted and self.record_step == "exact"
         got = "record_step='exact' with persons or sample weights"
-        base.refuse("Their steps are gradient steps.", (is_wrong, got, "'linearized'"))
+        refuse("Their steps are gradient steps.", (is_wrong, got, "'linearized'"))
 
-    def released(self, facts: Facts, budget: Budget) -> base.Released:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """The displacement of the mean, in each iteration."""
         mu, is_exact = facts.remaining_mu(budget), facts.conditioning is None
         step_size, clip_norm = default_steps(facts, mu)
@@ -189,7 +178,6 @@ class ConsensusADMM(_Consensus):
             rows,
             # One proximal step after averaging: an average of sparse vectors would not be sparse.
             prox(tail.mean),
-            clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std,
             path_variance=tail.score_variance(rows),
@@ -333,7 +321,7 @@ class FederatedADMM(_Consensus, SharesMessages):
         """States of agents that sit rounds out need a relaxation of one half; graphs, sharing."""
         is_graph = facts.setting == "decentralized"
         has_curators = self.n_curators is not None or self.threshold is not None
-        base.refuse(
+        refuse(
             "Messages of ADMM are shared out among curators with sharing=True alone.",
             (not self.sharing and is_graph, "sharing=False on a graph", "sharing=True"),
             (not self.sharing and has_curators, "curators with sharing=False", "sharing=True"),
@@ -341,7 +329,7 @@ class FederatedADMM(_Consensus, SharesMessages):
         if self.sharing:
             got = f"edge_noise={self.edge_noise} with sharing=True"
             pairs = self.edge_noise not in ("auto", 0)
-            base.refuse("Shares hide messages already.", (pairs, got, "'auto' or 0"))
+            refuse("Shares hide messages already.", (pairs, got, "'auto' or 0"))
             self.check_sharing(facts)
         if facts.agents.sit_out and self.message == "state" and self.relaxation != 0.5:
             raise ValueError(
@@ -350,7 +338,7 @@ class FederatedADMM(_Consensus, SharesMessages):
                 " message='increment'."
             )
 
-    def released(self, facts: Facts, budget: Budget) -> base.Released:
+    def released(self, facts: Facts, budget: Budget) -> Released:
         """The sum of agents' messages, in each round."""
         rounds = messages.plan_rounds(
             facts, budget, sampling=self.sampling, cap=self.max_participations
@@ -412,11 +400,10 @@ class FederatedADMM(_Consensus, SharesMessages):
             plan,
             rows,
             prox(tail.mean if n_completed else mean),
-            clip_norm=clip_norm,
             step_size=gamma,
             noise_std=plan.releases[-1].noise_std * amplified,
             path_variance=tail.score_variance(rows),
-            **_traffic(plan, schedule),
+            **traffic(plan, schedule.sends),
         )
 
 
@@ -495,7 +482,7 @@ def placed_blocks(
         increments=settings.message == "increment",
     )
     if facts.unit == "agent":
-        limits, unit = unit_limits(facts)[agents.kind], settings.step_size * clip_norm
+        limits, unit = facts.unit_limits[agents.kind], settings.step_size * clip_norm
         parts = blocks.agent_blocks(problem, update, clip_norm=clip_norm, limits=limits)
         is_long = not parts[0].keeps_closed_forms
         placed = problem.engine.place(parts, long_tasks=is_long)
@@ -528,20 +515,3 @@ def _placed_records(choices: dict[str, Any], problem: Problem) -> Summand:
     """The raw sum of the messages of records, whose states it keeps."""
     placed = problem.engine.place(blocks.record_blocks(problem, **choices))
     return partial(placed.sum, blocks.RecordBlocks.advance)
-
-
-def _traffic(plan: Plan, schedule: Schedule) -> dict[str, int]:
-    """Rounds that were completed, messages in both directions and their size."""
-    if plan.facts.agents.n_curators:
-        return shared_traffic(plan, schedule.sends)
-    n_agents, sizes = schedule.sends.shape[1], [math.prod(r.shape) for r in plan.releases]
-    n_rounds = int(schedule.sends.any(axis=1).sum())
-    # Each preparation is sent by everyone, and its sum to everyone.
-    n_before = 2 * n_agents
-    n_messages = int(schedule.sends.sum()) + n_agents * len(schedule.sends)
-    return {
-        "n_iter": n_rounds,
-        "n_rounds": n_rounds,
-        "n_messages": n_messages + n_before * (len(sizes) - 1),
-        "bytes_sent": 8 * (n_messages * sizes[-1] + n_before * sum(sizes[:-1])),
-    }

@@ -18,17 +18,7 @@ from skdpadmm.algorithms import _network_steps as graph
 from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._messages import EDGE_NOISE, with_edge_noise
 from skdpadmm.network import mixing_matrix, push_matrix
-from skdpadmm.protocol import (
-    Agents,
-    Budget,
-    Facts,
-    Gate,
-    Network,
-    Plan,
-    Problem,
-    Solution,
-    network_of,
-)
+from skdpadmm.protocol import Agents, Budget, Facts, Gate, Plan, Problem, Solution, network_of
 
 # Steps are shortened by the least mass of an agent in push-sum.
 LEAST_MASS = 0.01
@@ -165,7 +155,7 @@ class DecentralizedGradientDescent(Algorithm):
                 "Got a directed graph with participation < 1 or dropout > 0, expected 1 and 0: the"
                 " mass of an agent that hears from nobody for a while vanishes."
             )
-        if (mass := least_mass(network_of(facts), facts.max_iter)) < LEAST_MASS:
+        if (mass := least_mass(facts)) < LEAST_MASS:
             raise ValueError(
                 f"Got a directed graph in which the mass of an agent falls to {mass:.2g} of the"
                 f" average, expected at least {LEAST_MASS:g}. Add links to agents that few reach."
@@ -177,7 +167,7 @@ class DecentralizedGradientDescent(Algorithm):
         messages = graph.gradient_messages(facts, budget, n_times=n_iter, sampling=sampling)
         step_size, clip_norm = graph.default_network_steps(facts, messages, sampling=sampling)
         # Push-sum divides an agent's step by its mass.
-        step_size *= least_mass(network_of(facts), n_iter)
+        step_size *= least_mass(facts)
         settings = self.resolved(n_iter=n_iter, step_size=step_size, clip_norm=clip_norm)
         if facts.agents.edge_noise:
             gap = mixing_matrix(network_of(facts).topology, self.mixing).spectral_gap
@@ -220,10 +210,11 @@ class DecentralizedGradientDescent(Algorithm):
         )
 
 
-def least_mass(network: Network, n_rounds: int) -> float:
+def least_mass(facts: Facts) -> float:
     """Least mass of an agent in push-sum over the rounds, whose average is 1."""
-    mass, least = np.ones(network.n_agents), 1.0
-    for k in range(n_rounds if network.is_directed else 0):
+    network, least = network_of(facts), 1.0
+    mass = np.ones(network.n_agents)
+    for k in range(facts.max_iter if network.is_directed else 0):
         mass = push_matrix(network.links_in(k)).dot(mass)
         least = min(least, float(mass.min()))
     return least

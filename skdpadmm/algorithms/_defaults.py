@@ -233,8 +233,7 @@ def _residual_unit(facts: Facts, signal: float) -> float:
     strength = signal / facts.n_parameters
     if signal >= 150 and strength > 25:
         return min(strength / 25, 4.0)
-    standard = facts.coordinates is None or facts.coordinates.has_standard_target
-    is_known = standard or facts.centering is not None
+    is_known = facts.coordinates.has_standard_target or facts.centering is not None
     return 1.0 if is_known else min(max(0.7 + 0.03 * (strength - 6), 0.7), 1.0)
 
 

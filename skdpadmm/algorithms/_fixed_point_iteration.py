@@ -193,7 +193,6 @@ class FixedPointIteration(base.Algorithm):
             return bound * (mean / np.linalg.norm(mean) + noise_std * noise)
 
         def operator(step: float) -> base.Operator:
-            assert facts.coordinates is not None
             return base.coordinate_operator(facts.penalty, step, facts.coordinates)
 
         for z in self._points(shape, gradient, operator, facts.max_iter):

@@ -37,7 +37,7 @@ from skdpadmm.protocol import (
     Solution,
     not_private,
 )
-from skdpadmm.records import Rows
+from skdpadmm.records import Rows, constants_of
 
 Array = NDArray[np.float64]
 ITERATE, OPTIMUM = "iterate", "optimum"
@@ -252,7 +252,7 @@ class GradientADMM(base.Algorithm):
         self._splitting(facts)
         release, schedule = self._release, self.schedule
         of_coefficients = self._splits_coefficients(facts)
-        known = type(facts.loss) in steps.LOSSES and type(facts.penalty) in steps.PENALTIES
+        known = constants_of(facts.loss) is not None and type(facts.penalty) in steps.PENALTIES
         # Schedules that use records once, in the order of the data: what they release, and passes.
         once = {"stopping": ("last", "arrival", 1), "stream": ("path", "arrival", 1)}
         passes = 1 if self.passes == "auto" else self.passes
@@ -447,7 +447,6 @@ class GradientADMM(base.Algorithm):
         return steps.GradientADMMStep(splitting, settings.step_size, settings.penalty_weight)
 
     def _splitting(self, facts: Facts) -> steps.Splitting:
-        assert facts.coordinates is not None
         return steps.splitting_of(facts.penalty, facts.coordinates, self.constraint)
 
     def _splits_coefficients(self, facts: Facts) -> bool:
@@ -458,7 +457,7 @@ class GradientADMM(base.Algorithm):
         """Relative rounding error of the step of y; infinite where nothing bounds it."""
         matrix, inner = facts.penalty.splitting()
         if self.constraint is not None:
-            return self.constraint.y_rounding(facts.penalty, last_iterate.n_features(facts))
+            return self.constraint.y_rounding(facts.penalty, facts.coordinates.n_features)
         if matrix is None:
             return last_iterate.proximal_rounding(facts)
         return inner.proximal_rounding(np.ones(int(matrix.shape[0])))

@@ -5,32 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from skdpadmm import losses, penalties
+from skdpadmm import penalties
 from skdpadmm.algorithms._algorithm import Operator, check_zero_at_zero, coordinate_operator
 from skdpadmm.losses import Loss, clip_derivative
 from skdpadmm.penalties import LinearConstraint, Penalty
-from skdpadmm.records import Coordinates
+from skdpadmm.records import Coordinates, constants_of
 
 Array = NDArray[np.float64]
 # Polynomial-decay averaging (Shamir & Zhang, ICML 2013): weights grow like this power of the step,
 # so that the start is forgotten without knowing the end.
 AVERAGING_POWER = 3
-# What can be compiled: a loss with the name of its parameter, and the names of an elastic net's
-# strengths. By exact type, because a subclass may have another derivative or proximal step.
-SQUARED, HUBER, LOGISTIC, HINGE = range(4)
-LOSSES: dict[type[Loss], tuple[int, str]] = {
-    losses.SquaredLoss: (SQUARED, ""),
-    losses.HuberLoss: (HUBER, "threshold"),
-    losses.LogisticLoss: (LOGISTIC, ""),
-    losses.SmoothedHinge: (HINGE, "smoothing"),
-}
+# Penalties that can be compiled, with the names of an elastic net's strengths. By exact type,
+# because a subclass may have another proximal step.
 PENALTIES: dict[type[Penalty], tuple[str, str]] = {
     penalties.NoPenalty: ("", ""),
     penalties.L1: ("strength", ""),
@@ -256,16 +249,15 @@ class CompiledSteps(NoisySteps):
         *given, noise = (np.ascontiguousarray(part, dtype=np.float64) for part in records)
         x, multipliers, mean_x, mean_multipliers = (value.copy() for value in state.values)
         state_now = (x, multipliers, mean_x, mean_multipliers)
-        code, name = LOSSES[type(self.loss)]
         l1, l2 = (float(getattr(self.penalty, s, 0.0)) for s in PENALTIES[type(self.penalty)])
         weight, scale = self.step.penalty_weight, self.coordinates.coefficient_scale
         # The proximal operator of the penalty: sign(v) max(|v| - threshold, 0) / divisor.
         threshold, divisor = np.zeros(len(state.x)), np.ones(len(state.x))
         threshold[: len(scale)] = l1 * scale / weight
         divisor[: len(scale)] = 1.0 + l2 * scale**2 / weight
-        _compiled_loop()(
+        _compiled_loop(type(self.loss))(
+            constants_of(self.loss),
             (*state_now, *given, noise.reshape(len(noise), -1), threshold, divisor),
-            (code, float(getattr(self.loss, name, 0.0))),
             (self.step.step_size, weight, self.cell),
             state.n_steps,
         )
@@ -273,34 +265,24 @@ class CompiledSteps(NoisySteps):
 
 
 @cache
-def _compiled_loop() -> Any:
+def _compiled_loop(kind: type[Loss]) -> Any:
     """Compile at the first call of a process."""
     import numba
 
-    return numba.njit(_loop)
+    return partial(numba.njit(_loop), numba.njit(kind.slope))
 
 
-def _loop(arrays: Any, kinds: Any, constants: Any, t: int) -> None:
+def _loop(slope_at: Any, loss: Any, arrays: Any, constants: Any, t: int) -> None:
     x, multipliers, mean_x, mean_multipliers, rows, target, bound, noise, threshold, divisor = (
         arrays
     )
-    (code, parameter), (eta, beta, cell) = kinds, constants
+    eta, beta, cell = constants
     shrink = 1.0 + eta * beta
     for i in range(rows.shape[0]):
         score = 0.0
         for j in range(x.size):
             score += rows[i, j] * x[j]
-        margin = target[i] * score
-        if code == SQUARED:
-            slope = score - target[i]
-        elif code == HUBER:
-            slope = max(min(score - target[i], parameter), -parameter)
-        elif code == LOGISTIC:
-            # Without a branch, because the sign of a margin is anybody's guess.
-            tail = np.exp(-abs(margin))
-            slope = -target[i] * (tail if margin >= 0 else 1.0) / (1.0 + tail)
-        else:
-            slope = -target[i] * min(max((1.0 - margin) / parameter, 0.0), 1.0)
+        slope = slope_at(loss, score, target[i])
         if not np.isfinite(slope):
             slope = 0.0
         slope = max(min(slope, bound[i]), -bound[i])

@@ -218,19 +218,18 @@ class GradientDescent(Algorithm):
             (only_last, "guarantee='path' with schedule='cyclic'", "'last'"),
             (self._is_hidden and not is_plain, got, "momentum=0 and tail_fraction='auto'"),
         )
-        is_sampled = self._is_hidden and self.batch_fraction < 1
-        got = f"batch_fraction={self.batch_fraction} with a guarantee of the last iterate"
-        refuse(
-            "Steps on secret batches have a guarantee of the path.",
-            (is_sampled, got, "1.0, or schedule='full' and guarantee='path'"),
-        )
-        is_weighted = self._is_hidden and facts.is_weighted
-        got = "a guarantee of the last iterate for persons, or with sample weights"
-        refuse(
-            "The mean gradient of a person is clipped as a vector, which is no contraction, and"
-            " that of weighted records is not examined.",
-            (is_weighted, got, "schedule='full' and guarantee='path'"),
-        )
+        if self._is_hidden and self.batch_fraction < 1:
+            raise ValueError(
+                f"Got batch_fraction={self.batch_fraction} with a guarantee of the last iterate,"
+                " expected 1.0, or schedule='full' and guarantee='path'. Steps on secret batches"
+                " have a guarantee of the path."
+            )
+        if self._is_hidden and facts.is_weighted:
+            raise ValueError(
+                "Got a guarantee of the last iterate for persons, or with sample weights, expected"
+                " schedule='full' and guarantee='path'. The mean gradient of a person is clipped as"
+                " a vector, which is no contraction, and that of weighted records is not examined."
+            )
 
     def released(self, facts: Facts, budget: Budget) -> tuple[Settings, Release]:
         """Each mean gradient, or the iterates of which only the last is seen."""
@@ -270,7 +269,7 @@ class GradientDescent(Algorithm):
         if math.isinf(mu):
             shape, times = facts.model_shape, settings.n_iter
             return settings, not_private(ITERATE, shape, facts.observers, times=times)
-        base.check_zero_at_zero(facts.penalty, last_iterate.n_features(facts))
+        base.check_zero_at_zero(facts.penalty, facts.coordinates.n_features)
         gamma, clip_norm, n_iter = settings.step_size, settings.clip_norm, settings.n_iter
         last_iterate.check_smooth_steps(facts, gamma, clip_norm, otherwise="guarantee='path'")
         sensitivity, smoothness = ClippedSum(facts).sensitivity, last_iterate.curvature_bound(facts)
@@ -365,7 +364,7 @@ def batch_release(facts: Facts, budget: Budget, sampling: float) -> tuple[Releas
         return PoissonSubsampledGaussian(sampling, multiplier, n_iter, facts.neighboring)
 
     prior = compose(GaussianDP(0.0), *(release.guarantee for release in facts.preparations))
-    multiplier = calibrated_multiplier(family, budget.epsilon, budget.delta, prior)
+    multiplier = calibrated_multiplier(family, budget, prior)
     # Under both relations it is over what a record adds to a sum, rounding included.
     noise_std = multiplier * sensitivity / factor * SLIGHTLY_MORE
     release = Release(

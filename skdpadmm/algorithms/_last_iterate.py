@@ -62,14 +62,11 @@ def last_release(
     """
     most, n_iter = mu / amplified, len(sensitivities)
     rounding = spread * _shift(facts, unit, relative_error, n_iter, most / worst)
-    refuse(
-        "Use guarantee='path', which rounding does not touch.",
-        (
-            not most - rounding > most / 2,
-            "a budget so small that rounding takes up half of it",
-            "a larger epsilon or fewer steps",
-        ),
-    )
+    if not most - rounding > most / 2:
+        raise ValueError(
+            "Got a budget so small that rounding takes up half of it, expected a larger epsilon or"
+            " fewer steps. Use guarantee='path', which rounding does not touch."
+        )
     noise_std = worst / (most - rounding) * (1 + 1e-12)
     guarantee = GaussianDP(amplified * (worst / noise_std + rounding))
     return Release(
@@ -186,17 +183,9 @@ def proximal_rounding(facts: Facts) -> float:
     return max(facts.penalty.proximal_rounding(scale) for scale in _possible_scales(facts))
 
 
-def n_features(facts: Facts) -> int:
-    """How many coefficients the penalty sees."""
-    return facts.n_parameters if facts.coordinates is None else facts.coordinates.n_features
-
-
 def _possible_scales(facts: Facts) -> list[NDArray[np.float64]]:
     """Scales of coefficients; of private scales, which are not known yet, the extremes."""
-    coordinates = facts.coordinates
-    if coordinates is None:
-        return [np.ones(n_features(facts))]
-    scale = coordinates.coefficient_scale
+    coordinates, scale = facts.coordinates, facts.coordinates.coefficient_scale
     if facts.scaling is None:
         return [scale]
     return [np.where(coordinates.undeclared, scale * f, scale) for f in (1e-50, 1.0, 1e50)]

@@ -24,19 +24,7 @@ from skdpadmm._sklearn import Interval
 from skdpadmm.algorithms._algorithm import spent_before
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
-from skdpadmm.protocol import (
-    MODEL,
-    SERVER,
-    Agents,
-    Budget,
-    Facts,
-    Gate,
-    Release,
-    View,
-    not_private,
-    unit_limits,
-    unit_sizes,
-)
+from skdpadmm.protocol import MODEL, SERVER, Agents, Budget, Facts, Gate, Release, View, not_private
 
 Array = NDArray[np.float64]
 # What is left of a standard deviation, of 2**20 cells at least, without 4 squared cells.
@@ -201,7 +189,7 @@ def plan_release(
         name=name,
         shape=shape,
         sensitivities=(sensitivity,),
-        limits=unit_sizes(facts),
+        limits=facts.unit_sizes,
         multipliers=tuple(sensitivity / part * SLIGHTLY_MORE for part in parts),
     )
 
@@ -226,8 +214,7 @@ def widened_by_grid(mu: float, n_entries: int) -> float:
         raise ValueError(
             f"Got mu={mu:.3g} for a sum of {n_entries} numbers by secret sharing, expected a"
             " larger one: the grid of the noise alone uses as much. Choose a larger epsilon, or"
-            " conditioning=None"
-            " and scale=None."
+            " conditioning=None and scale=None."
         )
     # Where ``(sensitivity + cells) / noise = mu``, and cells grow with the noise.
     return 1 / (CERTAIN - rounding)
@@ -241,28 +228,28 @@ def calibrated_multipliers(
 
     @cache
     def calibrated(epsilon: float, prior: Guarantee) -> float:
-        return calibrated_multiplier(family, epsilon, budget.delta, prior)
+        return calibrated_multiplier(family, replace(budget, epsilon=epsilon), prior)
 
     pairs = list(zip(agents.budgets(budget.epsilon), spent_before(facts, budget), strict=True))
     if not agents.sees_each_message(budget.observer) and not agents.epsilons:
         # A sum has one noise, and the largest agents need the most of it.
-        _, spent = pairs[int(np.argmax(unit_sizes(facts)))]
+        _, spent = pairs[int(np.argmax(facts.unit_sizes))]
         pairs = [(budget.epsilon, spent)] * len(pairs)
     return tuple(calibrated(*pair) for pair in pairs)
 
 
 def calibrated_multiplier(
-    family: Callable[[float], Guarantee], epsilon: float, delta: float, prior: Guarantee
+    family: Callable[[float], Guarantee], budget: Budget, prior: Guarantee
 ) -> float:
     """Noise with which a family of guarantees meets a budget, after what was spent before."""
-    if math.isinf(epsilon):
+    if not budget.is_private:
         return 0.0
     first = family(1.0)
     if isinstance(first, GaussianDP) and isinstance(prior, GaussianDP):
-        total = gaussian_mu(epsilon, delta)
+        total = gaussian_mu(budget.epsilon, budget.delta)
         return first.mu / math.sqrt(total**2 - prior.mu**2) * SLIGHTLY_MORE
     return privacy.calibrate_noise(
-        lambda multiplier: privacy.compose(prior, family(multiplier)), epsilon, delta
+        lambda multiplier: privacy.compose(prior, family(multiplier)), budget.epsilon, budget.delta
     )
 
 
@@ -278,7 +265,7 @@ def noisy_sum(
         name=name,
         shape=facts.model_shape,
         sensitivities=sensitivities,
-        limits=unit_limits(facts),
+        limits=facts.unit_limits,
         multipliers=calibrated_multipliers(facts, budget, guarantee),
     )
 

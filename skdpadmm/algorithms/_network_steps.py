@@ -34,7 +34,6 @@ from skdpadmm.protocol import (
     Solution,
     View,
     network_of,
-    unit_limits,
 )
 from skdpadmm.records import Rows
 
@@ -58,7 +57,7 @@ def gradient_messages(facts: Facts, budget: Budget, *, n_times: int, sampling: f
     guarantee is that of its releases for every observer: an eavesdropper on every edge, a peer near
     or far, or somebody who only sees the model.
     """
-    agents, limits = network_of(facts), unit_limits(facts)
+    agents, limits = network_of(facts), facts.unit_limits
     sensitivity = ClippedSum(facts).sensitivity
 
     def family(multiplier: float) -> Guarantee:

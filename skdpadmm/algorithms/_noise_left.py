@@ -190,16 +190,16 @@ def averaged_solution(
     rows: Rows,
     parameters: Array,
     *,
-    clip_norm: float,
     step_size: float,
     noise_std: float,
     **fields: Any,
 ) -> Solution:
     """A solution from the averaged tail of a path.
 
-    `noise_std` is that of the mean gradient in units of `clip_norm`.
+    `noise_std` is that of the mean gradient in units of the clip bound.
     """
     steps = {"n_iter": plan.settings.n_iter, "n_averaged": plan.settings.n_averaged}
+    clip_norm = plan.settings.clip_norm * rows.clip_unit
     noise_std *= clip_norm
     # Steps are as much longer as curvature is smaller for weights.
     spread = plan.facts.spread

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from skdpadmm import privacy
 from skdpadmm._sklearn import AUTO, SIZE, Interval, parameter
-from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as solves
-from skdpadmm.algorithms._algorithm import Algorithm, Operator, refuse
+from skdpadmm.algorithms._algorithm import Algorithm, Operator, check_zero_at_zero, refuse
 from skdpadmm.algorithms._defaults import derivative_unit, largest_weight
-from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, n_features, path_release, seen_in_model
+from skdpadmm.algorithms._last_iterate import LONGEST_DRAW, path_release, seen_in_model
 from skdpadmm.losses import LogisticLoss, Loss, SmoothedHinge, WeightedLoss
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import GaussianDP, LossDerivative, PerturbedObjectiveDP
@@ -125,14 +124,12 @@ class ObjectivePerturbation(Algorithm):
             minimiser = minimiser_guarantee(facts, settings, noise)
             return privacy.compose(*before, minimiser, GaussianDP(mu))
 
-        refuse(
-            f"Use 'auto' or more than {2 / budget.epsilon:.3g}.",
-            (
-                at(1e100).delta(budget.epsilon) > 0.5 * budget.delta,
-                f"ridge={settings.ridge:g} at epsilon={budget.epsilon:g}",
-                "a larger one: the curvature of one record reveals more than the budget allows",
-            ),
-        )
+        if at(1e100).delta(budget.epsilon) > 0.5 * budget.delta:
+            raise ValueError(
+                f"Got ridge={settings.ridge:g} at epsilon={budget.epsilon:g}, expected a larger"
+                " one: the curvature of one record reveals more than the budget allows. Use 'auto'"
+                f" or more than {2 / budget.epsilon:.3g}."
+            )
         noise_std = privacy.calibrate_noise(at, budget.epsilon, budget.delta * (1 - NEVER))
         noise_std *= 1 + 1e-12
         tolerance, n_steps = accuracy(facts, settings, noise_std)
@@ -253,7 +250,7 @@ def _check_facts(facts: Facts) -> None:
         (unbounded, f"row_norm={facts.row_norm}", "a finite bound: curvature has to have one"),
         (of_step == math.inf, repr(facts.penalty), single),
     )
-    base.check_zero_at_zero(facts.penalty, n_features(facts))
+    check_zero_at_zero(facts.penalty, facts.coordinates.n_features)
 
 
 def longest_solution(facts: Facts, settings: Settings, noise_std: float) -> float:

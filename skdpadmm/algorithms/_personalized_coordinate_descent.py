@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skdpadmm._sklearn import AT_LEAST_0, AUTO, OneOf, parameter
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms import _tempered_path as paths
-from skdpadmm.algorithms._algorithm import Released, refuse
+from skdpadmm.algorithms._algorithm import Released
 from skdpadmm.algorithms._defaults import is_regression
 from skdpadmm.algorithms._personalized_optimum import local_start
 from skdpadmm.algorithms._turns import GRADIENTS, InTurns, agent_turns
@@ -148,14 +148,11 @@ class PersonalizedCoordinateDescent(InTurns):
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Gradients of all agents, in turns of equal noise or of less and less."""
-        refuse(
-            "Local models and the curvature of own rows are not private: use 'propagation'.",
-            (
-                self.warm_start == "local" and budget.is_private,
-                f"warm_start='local' with epsilon={budget.epsilon:g}",
-                "epsilon=inf",
-            ),
-        )
+        if self.warm_start == "local" and budget.is_private:
+            raise ValueError(
+                f"Got warm_start='local' with epsilon={budget.epsilon:g}, expected epsilon=inf."
+                " Local models and the curvature of own rows are not private: use 'propagation'."
+            )
         is_tempered = bool(self.tempered) and budget.is_private
         n_turns = self.turns_of(facts, budget)
         shares = split_budget(self.split, n_turns, defaults.wake_contraction(facts), self.noise)

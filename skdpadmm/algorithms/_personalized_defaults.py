@@ -54,32 +54,25 @@ def neighbor_means(
     return similarity.neighbor_mean(models, agents)
 
 
-def weights_of_agents(similarity: Similarity) -> Array:
-    """Sums of the weights of each agent's edges; one for an agent that is alone."""
-    return np.ones(1) if similarity.n_agents == 1 else similarity.degrees
-
-
 def have_rows(facts: Facts) -> NDArray[np.bool_]:
     """Which agents have rows."""
     return np.asarray(neighborhood_of(facts).agent_sizes) > 0
 
 
-def penalty_curvature(facts: Facts, coordinates: Coordinates | None) -> Array:
+def penalty_curvature(facts: Facts, coordinates: Coordinates) -> Array:
     """Curvature of a squared penalty along each parameter in public coordinates, (d, 1).
 
     Zero for the intercept, so that times parameters it is the gradient.
     """
-    assert coordinates is not None
     curvature = np.zeros((coordinates.n_parameters, 1))
     square = np.square(coordinates.coefficient_scale)
     curvature[: coordinates.n_features, 0] = facts.penalty.strong_convexity * square
     return curvature
 
 
-def largest_smoothness(facts: Facts, coordinates: Coordinates | None) -> float:
+def largest_smoothness(facts: Facts, coordinates: Coordinates) -> float:
     """Public bound of the curvature of an agent's mean loss plus penalty."""
     largest = float(penalty_curvature(facts, coordinates).max())
-    assert coordinates is not None
     row_norm = min(coordinates.row_norm, facts.row_norm)
     return facts.loss.smoothness * row_norm**2 + largest
 
@@ -94,9 +87,9 @@ def wake_contraction(facts: Facts) -> float:
     is ``C / (n - (n - 1) C)``.
     """
     agents, n = neighborhood_of(facts), neighborhood_of(facts).n_agents
-    if facts.coordinates is None or n == 1:
+    if n == 1:
         return 1.0
-    degrees, pull = weights_of_agents(agents.similarity), own_pull(facts)
+    degrees, pull = agents.similarity.degrees, own_pull(facts)
     growth = 1.0 + pull * largest_smoothness(facts, facts.coordinates)
     convexity = float(penalty_curvature(facts, facts.coordinates).min())
     convexity = float((degrees * pull * convexity).min())
@@ -161,7 +154,7 @@ class Pace(NamedTuple):
 
 def pace_of_agents(
     facts: Facts,
-    coordinates: Coordinates | None,
+    coordinates: Coordinates,
     noise: Array,
     n_turns: int,
     *,

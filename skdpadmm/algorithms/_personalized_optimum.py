@@ -161,7 +161,7 @@ class LocalModels(InTurns):
             noise = defaults.noise_of_agents(facts, plan.releases[-1], clip_norm=clip_norm)
             noise = noise / math.sqrt(n_turns)
             step = defaults.pace_of_agents(
-                facts, None, noise, n_turns, isolated_step=settings.step_size
+                facts, rows.coordinates, noise, n_turns, isolated_step=settings.step_size
             ).step
         models, who = np.zeros(plan.releases[-1].shape), np.flatnonzero(defaults.have_rows(facts))
         for k in range(n_turns):

@@ -29,17 +29,7 @@ from skdpadmm.algorithms._defaults import derivative_unit, is_regression, typica
 from skdpadmm.algorithms._network_steps import Array
 from skdpadmm.algorithms._turns import GradientTurns, agent_turns
 from skdpadmm.network import Topology, mixing_matrix
-from skdpadmm.protocol import (
-    Budget,
-    Facts,
-    Gate,
-    Plan,
-    Problem,
-    Release,
-    Solution,
-    network_of,
-    unit_limits,
-)
+from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Release, Solution, network_of
 
 Agents = NDArray[np.intp]
 # The noise of the first round over that of the last one is at most this, or its inverse.
@@ -143,7 +133,7 @@ class MixedTurns(GradientTurns):
             clip_norm=self._clip_norm * law_factor(facts, release.law),
             turn_weights=turn_weights,
             record_weights=np.full(network.n_agents, network.n_agents / facts.n_samples),
-            limits=unit_limits(facts)[network.kind],
+            limits=facts.unit_limits[network.kind],
         )
 
     def step(self, agents: Agents, box: Box, at: Array, step_sizes: Array) -> Array:
@@ -172,15 +162,6 @@ class MixedTurns(GradientTurns):
         )
 
 
-def check_noise_decay(noise_decay: float, n_rounds: int) -> None:
-    """Refuse noise that changes so much over all rounds that its sizes cannot be added."""
-    if n_rounds * abs(math.log(noise_decay)) > math.log(MOST_DECAY):
-        raise ValueError(
-            f"Got noise_decay={noise_decay} over {n_rounds} rounds, expected noise that changes by"
-            f" a factor of at most {MOST_DECAY:g} over all of them. Choose it closer to 1."
-        )
-
-
 def decay_weights(noise_decay: float, n_rounds: int) -> Array:
     """What turns are multiplied by so that their noise shrinks, with a mean square of one.
 
@@ -197,7 +178,7 @@ def law_factor(facts: Facts, law: str) -> float:
 
 def noise_of_gradients(facts: Facts, turns: Release) -> Array:
     """Noise in each entry of the sums of each kind of agent, over the Euclidean clip bound."""
-    return np.asarray(turns.agent_noise_std) * unit_limits(facts) * law_factor(facts, turns.law)
+    return np.asarray(turns.agent_noise_std) * facts.unit_limits * law_factor(facts, turns.law)
 
 
 def noise_of_mean(plan: Plan, clip_norm: float, weights: Array) -> float:
@@ -243,8 +224,28 @@ def default_aggregator_steps(
     return shorter, clip_norm
 
 
+class _Mixing(Algorithm):
+    """Agents that broadcast what they mixed with secret weights, less noisy steps."""
+
+    setting = "decentralized"
+    releases_path = True  # Every observer counts as seeing all broadcasts.
+    noiseless = True
+    conditionable = False
+
+    noise_decay: float
+
+    def check_facts(self, facts: Facts) -> None:
+        """Refuse noise that changes so much over all rounds that its sizes cannot be added."""
+        if facts.max_iter * abs(math.log(self.noise_decay)) > math.log(MOST_DECAY):
+            raise ValueError(
+                f"Got noise_decay={self.noise_decay} over {facts.max_iter} rounds, expected noise"
+                f" that changes by a factor of at most {MOST_DECAY:g} over all of them. Choose it"
+                " closer to 1."
+            )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomizedADMM(Algorithm):
+class RandomizedADMM(_Mixing):
     r"""ADMM over a graph, with secret random weights of what an agent received.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
@@ -311,11 +312,6 @@ class RandomizedADMM(Algorithm):
     ('gradients of agents', 50, 'laplace')
     """
 
-    setting = "decentralized"
-    releases_path = True  # Every observer counts as seeing all broadcasts.
-    noiseless = True
-    conditionable = False
-
     aggregator: str = parameter("random", OneOf("random", "fixed"))
     curvature: float | str = parameter("auto", AUTO, SIZE)
     dual_step: float | str = parameter("auto", AUTO, SIZE)
@@ -323,10 +319,6 @@ class RandomizedADMM(Algorithm):
     noise: Law = parameter("laplace", OneOf("laplace", "gaussian"))
     noise_decay: float = parameter(1.0, Interval(Real, 0.5, 2.0, closed="both"))
     tail_fraction: float = parameter(0.5, FRACTION)
-
-    def check_facts(self, facts: Facts) -> None:
-        """Noise of all rounds can be added."""
-        check_noise_decay(self.noise_decay, facts.max_iter)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
@@ -370,7 +362,7 @@ class RandomizedADMM(Algorithm):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomizedGradientDescent(Algorithm):
+class RandomizedGradientDescent(_Mixing):
     r"""Agents average with random weights that nobody knows, and take private gradient steps.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents, roughly:
@@ -451,11 +443,6 @@ class RandomizedGradientDescent(Algorithm):
     50
     """
 
-    setting = "decentralized"
-    releases_path = True  # Every observer counts as seeing all broadcasts.
-    noiseless = True
-    conditionable = False
-
     mixing: str = parameter("metropolis", OneOf("metropolis", "neighbors", "pair", "interval"))
     step_size: float | str = parameter("auto", AUTO, SIZE)
     step_power: float = parameter(0.0, Interval(Real, 0.0, 1.0, closed="both"))
@@ -465,10 +452,6 @@ class RandomizedGradientDescent(Algorithm):
     noise_decay: float = parameter(1.0, Interval(Real, 0.5, 2.0, closed="both"))
     order_seed: int = parameter(0, AT_LEAST_0)
     tail_fraction: float = parameter(0.5, FRACTION)
-
-    def check_facts(self, facts: Facts) -> None:
-        """Noise of all rounds can be added."""
-        check_noise_decay(self.noise_decay, facts.max_iter)
 
     def released(self, facts: Facts, budget: Budget) -> Released:
         """Every agent's gradient, in each round."""
@@ -502,7 +485,7 @@ class RandomizedGradientDescent(Algorithm):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RandomizedSGD(Algorithm):
+class RandomizedSGD(_Mixing):
     r"""Each agent takes part once, and mixes two models with secret random weights.
 
     Solves :math:`\min_w \frac1n \sum_i f_i(w) + r(w)` over the records of all A agents. Agent a
@@ -562,11 +545,6 @@ class RandomizedSGD(Algorithm):
     >>> plan.settings.rounds, plan.releases[-1].times
     (50, 1)
     """
-
-    setting = "decentralized"
-    releases_path = True  # Every observer counts as seeing all broadcasts.
-    noiseless = True
-    conditionable = False
 
     rounds: int | str = parameter("auto", AUTO, COUNT)
     step_size: float | str = parameter("auto", AUTO, SIZE)

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from skdpadmm._sklearn import AUTO, COUNT, FRACTION, SIZE, Interval, parameter
 from skdpadmm.algorithms import _algorithm as base
 from skdpadmm.algorithms import _certified_solves as solves
-from skdpadmm.algorithms._algorithm import Algorithm, Released
 from skdpadmm.algorithms._certified_solves import LossBounds, bounds_in_basis
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import default_steps, is_regression, usual_smoothness
@@ -86,7 +85,7 @@ LARGEST_CONDITION = 500.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _RandomWalk(Algorithm):
+class _RandomWalk(base.Algorithm):
     """What tokens share: who holds them when, and the proximal steps of agents."""
 
     setting = "decentralized"
@@ -101,25 +100,22 @@ class _RandomWalk(Algorithm):
     def check_facts(self, facts: Facts) -> None:
         """One epsilon for records, whose rows have a bound."""
         name = type(self).__name__
-        base.refuse(
-            "Use MultiStepADMM.",
-            (
-                facts.unit != "record",
-                f"privacy_unit={facts.unit!r} for {name}",
-                "'record': a proximal step has a bound for one record of an agent, and none for all"
-                " of them",
-            ),
-            (
-                bool(network_of(facts).epsilons),
-                f"budgets of single agents for {name}",
-                "one epsilon: the noise of a token protects all of them",
-            ),
-            (
-                not math.isfinite(facts.row_norm),
-                f"row_norm={facts.row_norm} for {name}",
-                "a finite bound: the number of inner steps follows from it",
-            ),
-        )
+        if facts.unit != "record":
+            raise ValueError(
+                f"Got privacy_unit={facts.unit!r} for {name}, expected 'record': a proximal step"
+                " has a bound for one record of an agent, and none for all of them. Use"
+                " MultiStepADMM."
+            )
+        if network_of(facts).epsilons:
+            raise ValueError(
+                f"Got budgets of single agents for {name}, expected one epsilon: the noise of a"
+                " token protects all of them. Use MultiStepADMM."
+            )
+        if not math.isfinite(facts.row_norm):
+            raise ValueError(
+                f"Got row_norm={facts.row_norm} for {name}, expected a finite bound: the number of"
+                " inner steps follows from it. Use MultiStepADMM."
+            )
 
     def _walk(self, facts: Facts) -> tuple[int, int]:
         """Hops of a walk with `max_iter` visits of an agent on average, and the cap of visits.
@@ -183,14 +179,7 @@ class _RandomWalk(Algorithm):
         """Walk as planned; symbols as in the class."""
         facts, rows, settings = plan.facts, problem.rows, plan.settings
         n_agents, n_averaged = network_of(facts).n_agents, settings.n_averaged
-        proximal_step = agent_proximal_steps(
-            facts,
-            problem,
-            _bounds(plan),
-            settings.inner,
-            step_size=settings.step_size,
-            is_private=plan.budget.is_private,
-        )
+        proximal_step = agent_proximal_steps(plan, problem)
         prox = base.penalty_operator(facts.penalty, self._penalty_step(plan), rows)
         hop, per_agent = self._hop(plan, gate, rows, proximal_step)
         token = tail = np.zeros(facts.model_shape)
@@ -291,17 +280,14 @@ class RandomWalkADMM(_RandomWalk):
     relaxation: float = parameter(0.5, FRACTION)
     tail_fraction: float = parameter(0.5, FRACTION)
 
-    def released(self, facts: Facts, budget: Budget) -> Released:
+    def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The update of the token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
         # In units of the sensitivity to taking one record away.
         sensitivity = ClippedSum(facts).sensitivity + 2 * float(self.tolerance)
         (prior,) = base.spent_before(facts, budget)
         noise_std = calibrated_multiplier(
-            lambda noise: GaussianDP(math.sqrt(cap) * sensitivity / noise),
-            budget.epsilon,
-            budget.delta,
-            prior,
+            lambda noise: GaussianDP(math.sqrt(cap) * sensitivity / noise), budget, prior
         )
         mu, guarantees = math.inf, tuple[Guarantee, ...]([NonPrivate()])
         if budget.is_private:
@@ -454,7 +440,7 @@ class RandomWalkProximalPoint(_RandomWalk):
 
     relaxation: float = parameter(1.0, FRACTION)
 
-    def released(self, facts: Facts, budget: Budget) -> Released:
+    def released(self, facts: Facts, budget: Budget) -> base.Released:
         """The token, at each hop."""
         network, (n_hops, cap) = network_of(facts), self._walk(facts)
         walk, shape = token_walk(network, n_hops, cap), facts.model_shape
@@ -466,10 +452,7 @@ class RandomWalkProximalPoint(_RandomWalk):
         )
         (prior,) = base.spent_before(facts, budget)
         multiplier = calibrated_multiplier(
-            lambda noise: token.guarantee(costs[budget.observer], 1.0 / noise),
-            budget.epsilon,
-            budget.delta,
-            prior,
+            lambda noise: token.guarantee(costs[budget.observer], 1.0 / noise), budget, prior
         )
         mu = 1.0 / multiplier if budget.is_private else math.inf
         noise_std = multiplier * delta
@@ -722,26 +705,19 @@ def inner_steps(
     return n_steps
 
 
-def agent_proximal_steps(
-    facts: Facts,
-    problem: Problem,
-    bounds: LossBounds,
-    inner: tuple[int, ...],
-    *,
-    step_size: float,
-    is_private: bool = True,
-) -> Callable[[int, Array], Array]:
+def agent_proximal_steps(plan: Plan, problem: Problem) -> Callable[[int, Array], Array]:
     """Proximal steps of ``F_a = (A / n) sum_{i in a} f_i``, each f_i clipped if private."""
-    ownership = problem.ownership
+    facts, bounds, ownership = plan.facts, _bounds(plan), problem.ownership
     assert ownership is not None
-    weight, convexity = _weight(facts), 1.0 / step_size
+    is_private = plan.budget.is_private
+    weight, convexity = _weight(facts), 1.0 / plan.settings.step_size
     gradients, clips = [], bounds if is_private else solves.NO_BOUNDS
     for agent in range(ownership.n_agents):
         group = ownership.rows_of(agent)
         own = replace(problem, rows=problem.rows.take([group]), target=problem.target[group])
         gradients.append(clips.gradient(facts, own))
     smoothness = convexity + weight * bounds.curvature * ownership.sizes
-    n_steps = np.asarray(inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
+    n_steps = np.asarray(plan.settings.inner)[np.searchsorted(_sizes(facts), ownership.sizes)]
     n_steps = n_steps * (1 if is_private else solves.STEPS_WITHOUT_NOISE)
 
     def step(agent: int, point: Array) -> Array:

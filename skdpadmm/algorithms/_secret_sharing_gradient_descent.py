@@ -14,13 +14,12 @@ from numbers import Real
 import numpy as np
 
 from skdpadmm._sklearn import AUTO, FRACTION, SIZE, Interval, parameter
-from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms._algorithm import Released
+from skdpadmm.algorithms._algorithm import Released, penalty_operator
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._defaults import agent_clip_factor, default_descent
 from skdpadmm.algorithms._messages import EVERYONE, draw_schedule, plan_rounds
 from skdpadmm.algorithms._noise_left import Tail, averaged_solution
-from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, shared_traffic
+from skdpadmm.algorithms._shared_sums import CURATORS, SharesMessages, traffic
 from skdpadmm.protocol import Budget, Facts, Gate, Plan, Problem, Solution
 
 GRADIENT = "sum of agents' gradients, by secret sharing"
@@ -164,7 +163,7 @@ class SecretSharingGradientDescent(SharesMessages):
         arriving = float(rounds.expected_shares(facts.agents)[0])
         # Sums are in units of the clip bound.
         scale = settings.step_size * clip_norm / (facts.n_samples * arriving)
-        prox = base.penalty_operator(facts.penalty, settings.step_size, rows)
+        prox = penalty_operator(facts.penalty, settings.step_size, rows)
         w = previous = u = np.zeros(facts.model_shape)
         tail = Tail(n_completed)
         for k in range(n_iter):
@@ -184,10 +183,9 @@ class SecretSharingGradientDescent(SharesMessages):
             plan,
             rows,
             prox(tail.mean if n_completed else u),
-            clip_norm=clip_norm,
             # Momentum makes a step that much longer.
             step_size=settings.step_size / (1 - settings.momentum),
             noise_std=plan.releases[-1].noise_std / (facts.n_samples * arriving),
             path_variance=tail.score_variance(rows),
-            **shared_traffic(plan, sends),
+            **traffic(plan, sends),
         )

@@ -12,21 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._sklearn import Interval
-from skdpadmm.algorithms import _algorithm as base
-from skdpadmm.algorithms._algorithm import Algorithm
+from skdpadmm.algorithms._algorithm import Algorithm, spent_before
 from skdpadmm.algorithms._messages import CERTAIN, SLIGHTLY_MORE, Rounds, surely_noise
 from skdpadmm.noise import grid_cell
 from skdpadmm.privacy import GaussianDP, gaussian_mu
-from skdpadmm.protocol import (
-    Agents,
-    Budget,
-    Facts,
-    Plan,
-    Release,
-    View,
-    not_private,
-    unit_limits,
-)
+from skdpadmm.protocol import Agents, Budget, Facts, Plan, Release, View, not_private
 from skdpadmm.secret_sharing import PRIME
 
 # Standard deviation of the least noise, in cells of the coarsest grid.
@@ -107,22 +97,27 @@ class SharesMessages(Algorithm):
         return tuple(lines)
 
 
-def shared_traffic(plan: Plan, sends: NDArray[np.bool_]) -> dict[str, int]:
-    """Rounds that were completed, messages of shares and sums, and their size.
+def traffic(plan: Plan, sends: NDArray[np.bool_]) -> dict[str, int]:
+    """Rounds that were completed, messages of agents and answers, and their size.
 
-    `sends` of shape (n_rounds, n_agents) says whose shares arrived; none in a round that is void.
+    `sends` of shape (n_rounds, n_agents) says whose messages arrived; none in a round that is void.
     """
-    agents, (*before, sums) = plan.facts.agents, plan.releases
-    each, n_rounds = agents.n_messages_per_sum, int(sends.any(axis=1).sum())
-    n_lost = agents.n_curators * int(n_rounds * agents.n_agents - sends.sum())
-    n_messages = each * n_rounds - n_lost
-    # Preparations are shared out too: the message of one agent alone has too little noise.
-    n_before = each * sum(math.prod(release.shape) for release in before)
+    agents, n_rounds = plan.facts.agents, int(sends.any(axis=1).sum())
+    if agents.n_curators:
+        # Preparations are shared out too: the message of one agent alone has too little noise.
+        n_before = agents.n_messages_per_sum
+        n_lost = agents.n_curators * int(n_rounds * agents.n_agents - sends.sum())
+        n_messages = n_before * n_rounds - n_lost
+    else:
+        # Each preparation is sent by everyone, and its sum to everyone.
+        n_before = 2 * agents.n_agents
+        n_messages = int(sends.sum()) + agents.n_agents * len(sends)
+    *before, size = (math.prod(release.shape) for release in plan.releases)
     return {
         "n_iter": n_rounds,
         "n_rounds": n_rounds,
-        "n_messages": n_messages + each * len(before),
-        "bytes_sent": 8 * (n_messages * math.prod(sums.shape) + n_before),
+        "n_messages": n_messages + n_before * len(before),
+        "bytes_sent": 8 * (n_messages * size + n_before * sum(before)),
     }
 
 
@@ -150,7 +145,7 @@ def shared_sum(
     The figures take off the 4 squared cells for either. `FEWEST_CELLS` makes r so large that the
     relative error is below ``exp(-10000)``, and no float can tell.
     """
-    agents, limits, n_times = facts.agents, unit_limits(facts), len(sensitivities)
+    agents, limits, n_times = facts.agents, facts.unit_limits, len(sensitivities)
     known: dict[str, Any] = {
         "door": "share",
         "made_of": "sum",
@@ -166,7 +161,7 @@ def shared_sum(
     # that of noise of size one times the noise.
     diagonal = math.sqrt(math.prod(facts.model_shape))
     rounding, left = grid_cell(1.0) * diagonal, []
-    before, budgets = base.spent_before(facts, budget), agents.budgets(budget.epsilon)
+    before, budgets = spent_before(facts, budget), agents.budgets(budget.epsilon)
     for epsilon, spent in zip(budgets, before, strict=True):
         assert isinstance(spent, GaussianDP)
         left.append(math.sqrt(gaussian_mu(epsilon, budget.delta) ** 2 - spent.mu**2))

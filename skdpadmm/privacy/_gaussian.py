@@ -16,7 +16,6 @@ from skdpadmm._numbers import require
 from skdpadmm.privacy._guarantee import Guarantee, require_rates
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_NEWTON_STEPS = 30
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _DOUBLINGS = 200
 _RTOL = 1e-6
@@ -56,50 +55,6 @@ class GaussianDP(Guarantee, kind="gaussian"):
     def delta(self, epsilon: float) -> float:
         """Return the exact delta at ``epsilon`` in [0, inf]."""
         return math.exp(self.log_delta(epsilon))
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at ``delta`` in [0, 1], on the safe side of its rounding."""
-        numbers.require_delta(delta)
-        bracket = self._bracket(delta) if 0.0 < delta < 1.0 else None
-        if bracket is None:
-            return super().epsilon(delta)
-        # The search of any guarantee, which looks at the curve within the bracket alone.
-        rejected, accepted = bracket
-        found = numbers.smallest_epsilon(
-            lambda e: e >= accepted or (e > rejected and self.delta(e) <= delta)
-        )
-        return found if self.delta(found) <= delta else accepted
-
-    def _bracket(self, delta: float) -> tuple[float, float] | None:
-        """Return two epsilons close to each other: the second reaches ``delta``, not the first.
-
-        None where this finds none: below epsilon = 0, and where numbers end. Newton's steps for
-        log(delta), which is concave and falls, go down to the root from the right.
-        """
-        if self.mu == 0.0 or self.delta(0.0) <= delta:
-            return None
-        target = math.log(delta)
-        # delta(epsilon) is at most Q(epsilon/mu - mu/2).
-        epsilon = self.mu * (0.5 * self.mu - float(ndtri(delta)))
-        for _ in range(_NEWTON_STEPS):
-            if not (0.0 < epsilon < math.inf):
-                return None
-            log_delta = self.log_delta(epsilon)
-            a, b = epsilon / self.mu - 0.5 * self.mu, epsilon / self.mu + 0.5 * self.mu
-            # -phi(a) M(b) is the derivative of delta.
-            ratio = float(mills(np.array(b)))
-            slope = math.exp(min(700.0, -0.5 * a * a - LOG_SQRT_2PI - log_delta)) * ratio
-            step = (log_delta - target) / slope if slope > 0 else math.nan
-            epsilon += step
-            if abs(step) <= 1e-14 * epsilon:
-                break
-        width = 1e-13
-        while 0.0 < epsilon < math.inf and width < 0.1:
-            rejected, accepted = epsilon * (1.0 - width), epsilon * (1.0 + width)
-            if self.delta(rejected) > delta >= self.delta(accepted):
-                return rejected, accepted
-            width *= 8.0
-        return None
 
     def log_delta(self, epsilon: float) -> float:
         """Return log(delta), accurate where delta itself underflows."""

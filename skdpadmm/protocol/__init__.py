@@ -28,8 +28,6 @@ from skdpadmm.protocol._facts import (
     Scaling,
     neighborhood_of,
     network_of,
-    unit_limits,
-    unit_sizes,
 )
 from skdpadmm.protocol._gate import Gate
 from skdpadmm.protocol._plan import (
@@ -78,6 +76,4 @@ __all__ = [
     "neighborhood_of",
     "network_of",
     "not_private",
-    "unit_limits",
-    "unit_sizes",
 ]

@@ -211,7 +211,8 @@ class Facts:
     inference: Inference | None = field(default=None, metadata={"unless": None})
     weight_spread: float = field(default=0.0, metadata={"unless": 0.0})
     count: Release | None = field(default=None, metadata={"unless": None})
-    coordinates: Coordinates | None = field(default=None, compare=False, repr=False)
+    # None for statistics beside a fit, which no algorithm computes.
+    coordinates: Coordinates = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         require(self.n_samples >= 1, "n_samples", self.n_samples, "at least 1")
@@ -247,6 +248,19 @@ class Facts:
     def model_shape(self) -> tuple[int, int]:
         """Parameters of a model: ``(n_parameters, n_outputs)``."""
         return self.n_parameters, self.loss.n_outputs
+
+    @property
+    def unit_sizes(self) -> NDArray[np.float64]:
+        """Records in a protected unit, for each kind of agent."""
+        sizes = self.agents.sizes.astype(np.float64)
+        return sizes if self.unit == "agent" else np.ones(len(sizes))
+
+    @property
+    def unit_limits(self) -> NDArray[np.float64]:
+        """Most that a protected unit may weigh in a message, in records, for each kind of agent."""
+        if self.unit == "record":
+            return self.unit_sizes
+        return np.minimum(self.unit_sizes, LARGEST_AGENT * self.n_samples / self.agents.n_agents)
 
     @property
     def observers(self) -> tuple[str, ...]:
@@ -288,20 +302,6 @@ class Facts:
         share = sum((mu / total) ** 2 for mu in spent)
         require(share < 1, "share of preparations", share, "less than 1, the budget")
         return total * math.sqrt(1.0 - share)
-
-
-def unit_sizes(facts: Facts) -> NDArray[np.float64]:
-    """Records in a protected unit, for each kind of agent."""
-    sizes = facts.agents.sizes.astype(np.float64)
-    return sizes if facts.unit == "agent" else np.ones(len(sizes))
-
-
-def unit_limits(facts: Facts) -> NDArray[np.float64]:
-    """Most that a protected unit may weigh in a message, in records, for each kind of agent."""
-    limits, agents = unit_sizes(facts), facts.agents
-    if facts.unit == "record":
-        return limits
-    return np.minimum(limits, LARGEST_AGENT * facts.n_samples / agents.n_agents)
 
 
 def network_of(facts: Facts) -> Network:

@@ -15,20 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm._document import Block, Document, picture_of
-from skdpadmm._numbers import percent_up, require
+from skdpadmm._numbers import percent_up, require, round_down, round_up
 from skdpadmm.engine import Engine
 from skdpadmm.losses import LogisticLoss, MultinomialLoss
 from skdpadmm.network import Ownership
-from skdpadmm.privacy import (
-    GaussianDP,
-    Guarantee,
-    Neighboring,
-    compose,
-    gaussian_mu,
-    round_down,
-    round_up,
-    worst,
-)
+from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, compose, gaussian_mu, worst
 from skdpadmm.privacy.claims import is_within
 from skdpadmm.protocol._facts import Budget, Facts
 from skdpadmm.protocol._release import Release

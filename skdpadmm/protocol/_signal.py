@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skdpadmm.privacy import GaussianDP, Guarantee, gaussian_mu
-from skdpadmm.protocol._facts import Facts, unit_limits
+from skdpadmm.protocol._facts import Facts
 
 # Above it noise is as good as none.
 LARGEST_EPSILON = 1e6
@@ -71,7 +71,7 @@ def signal_of(facts: Facts, guarantees: tuple[Guarantee, ...], delta: float) -> 
         units = np.minimum(sizes, 1.0) if facts.unit == "agent" else sizes
         strength = float(np.median((units * mu[agents.kind])[units > 0])) / factor
     else:
-        noise = np.linalg.norm((unit_limits(facts) / mu)[agents.kind])
+        noise = np.linalg.norm((facts.unit_limits / mu)[agents.kind])
         noise /= math.sqrt(agents.together(agents.observers[0], agents.n_agents))
         strength = float(facts.n_samples / (factor * noise))
     return Signal(strength=strength, n_parameters=facts.n_parameters * facts.loss.n_outputs)

@@ -27,7 +27,7 @@ from skdpadmm.records._rows import (
     feature_norms,
     rounding_factor,
 )
-from skdpadmm.records._segments import Segments, collect_agents, prepare_agents
+from skdpadmm.records._segments import Segments, collect_agents, constants_of, prepare_agents
 
 __all__ = [
     "CANCELLATION",
@@ -41,6 +41,7 @@ __all__ = [
     "block_size",
     "clipped",
     "collect_agents",
+    "constants_of",
     "declared_coordinates",
     "declared_target_bounds",
     "feature_norms",

@@ -83,7 +83,7 @@ class Segments:
         """
         n_agents, n_outputs, p = models[0].shape
         models = (models[0].reshape(n_agents, p), models[1].reshape(n_agents))
-        constants = CONSTANTS(*(float(getattr(loss, name, 0.0)) for name in CONSTANTS._fields))
+        constants = constants_of(loss)
         total, sums = np.zeros((2, n_agents, p + 1))
         for own, X in self.rows.stretches(converted=False):
             known = (self.owner[own], *(values[own] for values in records))
@@ -98,7 +98,7 @@ class Segments:
     def is_compiled(rows: Rows, loss: Loss) -> bool:
         """Whether sums can be compiled, and are worth it: decided by public facts."""
         is_large = rows.n_samples * rows.coordinates.n_features >= COMPILED_ENTRIES
-        is_known = type(loss) in COMPILED_LOSSES and find_spec("numba") is not None
+        is_known = constants_of(loss) is not None and find_spec("numba") is not None
         return is_large and is_known and rows.is_contiguous and not rows.by_row
 
     def _pieces(self) -> Iterator[tuple[slice, Any]]:
@@ -115,6 +115,14 @@ class Segments:
                 stop = min(start + longest, n)
                 rows = slice(stretch.start + start, stretch.start + stop)
                 yield rows, X if stop - start == n else X[start:stop]
+
+
+def constants_of(loss: Loss) -> Any:
+    """What a compiled slope takes in place of its loss; None where slopes are not compiled."""
+    # By exact type, because a subclass may have another derivative.
+    if type(loss) not in COMPILED_LOSSES:
+        return None
+    return CONSTANTS(*(float(getattr(loss, name, 0.0)) for name in CONSTANTS._fields))
 
 
 def prepare_agents(rows: Rows, parameters: Floats) -> tuple[Floats, Floats]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from skdpadmm import DPAdmmLogisticRegression
 from skdpadmm.algorithms import AveragedADMM, ObjectivePerturbation
 from skdpadmm.algorithms import _certified_solves as descent
 from skdpadmm.algorithms._certified_solves import loss_bounds, settled_bounds
@@ -98,6 +99,25 @@ def test_bounds_of_a_clipped_loss_hold_on_a_grid(loss, clip_norm):
             assert np.abs(slope).max() * norm <= bounds.gradient_norm * (1 + 1e-12)
             bend = np.diff(slope).max() / (scores[1] - scores[0])
             assert bend * norm**2 <= bounds.curvature * (1 + 1e-3)
+
+
+def test_rows_too_long_for_floats_in_a_released_basis_are_scaled_down(monkeypatch):
+    bounds = []
+
+    def spy(clip, facts, problem):
+        bounds.append(clip.row_norm / problem.rows.typical_norm)
+        return gradient(clip, facts, problem)
+
+    gradient = descent.LossBounds.gradient
+    monkeypatch.setattr(descent.LossBounds, "gradient", spy)
+    X, y = data_for(LogisticLoss(), n=400)
+    for tolerance, is_shorter in ((1e-6, True), (0.01, False)):
+        model = DPAdmmLogisticRegression(
+            algorithm=AveragedADMM(step_size=100.0, tolerance=tolerance), epsilon=5.0, max_iter=2,
+            feature_bounds=(-1, 1), conditioning="private", random_state=0,
+        ).fit(X, y)  # fmt: skip
+        assert (bounds[-1] < 1.99) == is_shorter
+        assert model.privacy_.epsilon() == 5.0
 
 
 # Objective perturbation.

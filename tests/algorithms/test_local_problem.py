@@ -42,9 +42,8 @@ def local_problem(loss, *, step_size=1.0, convert=np.asarray, in_basis=False, n=
         )  # fmt: skip
         rows = rows.in_basis(basis, Engine().run)
         A = A @ rows.basis.transform
-    taken = rows.take([np.arange(agent, 3 * n, 3) for agent in range(3)])
-    problem = LocalProblem(rows=taken, block=1, target=y[own], loss=loss, step_size=step_size)
-    return problem, A[own]
+    taken = rows.take([own])
+    return LocalProblem(rows=taken, target=y[own], loss=loss, step_size=step_size), A[own]
 
 
 def residual(problem, A, x, v):

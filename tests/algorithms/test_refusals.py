@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skdpadmm import DPAdmmGeneralizedLasso, DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge
+from skdpadmm import (
+    DPAdmmGeneralizedLasso,
+    DPAdmmLasso,
+    DPAdmmLinearSVC,
+    DPAdmmLogisticRegression,
+    DPAdmmRidge,
+)
 from skdpadmm import algorithms as alg
 from skdpadmm.algorithms import AveragedADMM, FederatedADMM, GradientADMM, GradientDescent
 from skdpadmm.algorithms._registry import ALGORITHMS
@@ -78,6 +84,7 @@ class NotAtZero(L1):
 
 RIDGE, LASSO = DPAdmmRidge(), DPAdmmLasso(alpha=1e-3)
 THREE = DPAdmmLogisticRegression(classes=[0, 1, 2])
+STEEP = DPAdmmLinearSVC(classes=[0, 1], smoothing=1e-13)
 LAST = {"guarantee": "last"}
 STREAM, STOPPING = {"schedule": "stream"}, {"schedule": "stopping"}
 TIED = GradientADMM(constraint=LinearConstraint(np.eye(3)))
@@ -92,6 +99,8 @@ COMBINATIONS = [  # of knobs with each other, with the estimator, and with its o
     (RIDGE, AveragedADMM(**LAST), {}, "a penalty that is not.*fit_intercept=False"),
     (RIDGE, AveragedADMM(**LAST), {"scale": "private"}, "scale='private'.*declared units"),
     (THREE, AveragedADMM(clip_norm=0.1), {}, ".*which never binds"),
+    (STEEP, AveragedADMM(step_size=1.0), {}, "step_size=1 and tol.*expected a shorter step or"),
+    (STEEP, AveragedADMM(step_size=1.0), {"conditioning": "private"}, "step_size=1 and.* floats"),
     (LASSO, GradientADMM(cap=3), {}, "cap=3 with schedule='cyclic', expected 'auto'"),
     (LASSO, GradientADMM(average=np.True_), {}, "average=True .*with release='last'"),
     (LASSO, GradientADMM(**STREAM, release="last"), {}, "release='last', .*='stream'"),

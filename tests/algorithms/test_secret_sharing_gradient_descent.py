@@ -18,7 +18,6 @@ from skdpadmm.network import named_graph
 from skdpadmm.noise import grid_cell
 from skdpadmm.penalties import L1, SquaredL2
 from skdpadmm.privacy import GaussianDP
-from skdpadmm.protocol import unit_limits
 from tests.algorithms import runs as agents
 from tests.algorithms.runs import Watched, data_for, make_task
 from tests.algorithms.runs import run_agents as run
@@ -160,7 +159,7 @@ def formula(plan, release, agent, count):
     cell = np.array([grid_cell(s) for s in share])
     certain = np.square(share) - 4 * np.square(cell)
     noise = certain[agent] + np.sort(np.delete(certain, agent))[: count - 1].sum()
-    delta = unit_limits(facts)[kind][agent] * facts.neighboring.sensitivity_factor
+    delta = facts.unit_limits[kind][agent] * facts.neighboring.sensitivity_factor
     delta = delta * facts.working_rounding + cell[agent] * math.sqrt(math.prod(release.shape))
     return math.sqrt(release.times) * delta / math.sqrt(noise)
 

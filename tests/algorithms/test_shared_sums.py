@@ -13,7 +13,7 @@ from skdpadmm.algorithms import _shared_sums as shared
 from skdpadmm.algorithms._messages import EVERYONE, draw_schedule
 from skdpadmm.noise import grid_cell, noise_source
 from skdpadmm.penalties import L1
-from skdpadmm.protocol import Gate, PlanViolation, unit_limits
+from skdpadmm.protocol import Gate, PlanViolation
 from skdpadmm.secret_sharing import PRIME
 from tests.algorithms import runs as agents
 from tests.algorithms.runs import Watched, data_for, make_task
@@ -118,7 +118,7 @@ def formula(plan, release, agent, count, lam):
     cell = np.array([grid_cell(s) for s in std])
     certain = np.square(std) - 4 * np.square(cell)
     noise = certain[agent] + np.sort(np.delete(certain, agent))[: count - 1].sum()
-    limit = unit_limits(facts)[kind][agent] * facts.neighboring.sensitivity_factor
+    limit = facts.unit_limits[kind][agent] * facts.neighboring.sensitivity_factor
     grid, total, state = cell[agent] * math.sqrt(math.prod(release.shape)), 0.0, 0.0
     for _ in range(release.times):
         # |u - u'| <= |1 - 2 lam| |u - u'| + 2 lam * limit C, in units of C / n.

@@ -32,8 +32,7 @@ from skdpadmm.algorithms import (
     MultiStepADMM,
     ObjectivePerturbation,
 )
-from skdpadmm.algorithms._dual_averaging import NOISE
-from skdpadmm.algorithms._exponential_sums import ExponentialSum
+from skdpadmm.algorithms._dual_averaging import NOISE, ExponentialSum
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
 from skdpadmm.algorithms._inference import SHARES
 from skdpadmm.algorithms._noise_left import Tail
@@ -1325,9 +1324,9 @@ THEOREM_BUGS = [
                f"{CORRELATED}.test_after_a_copy_no_release_depends_on_a_record_of_before"),
     TheoremBug("buffers that serve any state", replaces("skdpadmm._streaming", "_taken")(lambda taken, model, arrived: (importlib.import_module("skdpadmm._streaming")._HIDDEN.get(model) or (None,))[-1]),
                f"{CORRELATED}.test_sums_are_used_once_by_the_model_the_state_and_the_process_they_belong_to"),
-    TheoremBug("a sum of squared coefficients that stops", setting(f"{ALGORITHMS}._exponential_sums.ExponentialSum.norm", eight_terms),
+    TheoremBug("a sum of squared coefficients that stops", setting(f"{ALGORITHMS}._dual_averaging.ExponentialSum.norm", eight_terms),
                f"{CORRELATED}.test_mu_is_that_of_a_numerical_gaussian_for_any_coefficients_and_adaptive_records"),
-    TheoremBug("rounding of buffers that nobody counts", setting(f"{ALGORITHMS}._exponential_sums.ExponentialSum.rounding", lambda *_: 0.0),
+    TheoremBug("rounding of buffers that nobody counts", setting(f"{ALGORITHMS}._dual_averaging.ExponentialSum.rounding", lambda *_: 0.0),
                f"{CORRELATED}.test_rounding_of_buffers_is_within_its_bound", (0,)),
     TheoremBug("replace-one counted as zero-out in a perturbed objective", zero_out_counted,
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",

@@ -19,7 +19,7 @@ from skdpadmm import DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge, _stream
 from skdpadmm._fitting import gates_by
 from skdpadmm.algorithms import DualAveraging
 from skdpadmm.algorithms import _dual_averaging as dual_averaging
-from skdpadmm.algorithms._exponential_sums import ExponentialSum, square_root
+from skdpadmm.algorithms._dual_averaging import ExponentialSum, square_root
 from skdpadmm.algorithms._preparations import SECOND_MOMENT
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Gate
