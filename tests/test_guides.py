@@ -33,6 +33,7 @@ from skdpadmm.privacy import (
     round_up,
 )
 
+pytestmark = pytest.mark.usefixtures("fixed_entropy")
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -19,6 +19,7 @@ from skdpadmm.privacy import compose, gaussian_mu
 from tests.contract.harness import SilentGate, gates_by
 from tests.releases.conftest import RELATIONS, largest_change, passed
 
+pytestmark = pytest.mark.usefixtures("fixed_entropy")
 EXTREMES = [
     *(0.0, -0.0, 1.0, -1.0, 1.5, 2.0**-20, 2.0**-20 * 1.001, 5e-324, 1e308, -1e308),
     *(math.inf, -math.inf, math.nan, None, "word", "7", True, 10**400, -(10**400)),

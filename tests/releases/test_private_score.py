@@ -21,6 +21,7 @@ from skdpadmm.privacy import gaussian_mu
 from tests.contract.registry import Chances, Numbers
 from tests.releases.conftest import RELATIONS, largest_change, passed
 
+pytestmark = pytest.mark.usefixtures("fixed_entropy")
 EXTREME_CHANCES = [
     *([1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.1, 0.9], [1e-300, 1.0], [2.0, -1.0]),
     *([math.nan, math.nan], [math.inf, 0.0], [1e308, 1e308]),
