@@ -87,7 +87,7 @@ def main():
             env=env,
             check=True,
         )
-        while not result.exists() and time.perf_counter() < begun + 600:
+        while not result.exists() and time.perf_counter() < begun + 1500:
             time.sleep(0.5)
         time.sleep(0.5)
         if not result.exists():
