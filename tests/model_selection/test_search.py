@@ -642,7 +642,7 @@ def test_scores_of_rows_stay_within_their_bounds_for_all_finite_rows():
 )
 def test_one_row_moves_a_mean_score_by_its_sensitivity_whatever_the_bounds(bounds):
     n, (low, high) = 300_000, bounds
-    of_rows = np.where(rng.integers(0, 2, n), low, high)
+    of_rows = np.where(np.random.default_rng(0).integers(0, 2, n), low, high)
     score = row_score(lambda model, X, y: y, classifier(), bounds)
     before = score(None, None, of_rows)
     for i in range(3):
