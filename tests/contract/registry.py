@@ -237,15 +237,11 @@ class Numbers(RegressorMixin, BaseEstimator):
         return True
 
 
-class Released:
+class Released(BaseEstimator):
     """What a statistic released, as attributes of a model."""
 
     def __init__(self, release: Any, params: dict[str, Any]) -> None:
         self.release, self.params = release, params
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The release, and what it is called with."""
-        return {"release": self.release, "params": self.params}
 
     def set_params(self, **changed: Any) -> None:
         """Change what it is called with."""
