@@ -12,11 +12,7 @@ from hypothesis import HealthCheck, settings
 
 # No test asserts a time, and every run tries the same examples.
 settings.register_profile(
-    "skdpadmm",
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    "skdpadmm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("skdpadmm")
 
