@@ -19,13 +19,22 @@ from sklearn.datasets import load_breast_cancer
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
-HOST, PORT = "127.0.0.1", 19092
+HOST = "127.0.0.1"
 
 
-def listens():
+def free_ports(number):
+    """Ports that nobody listens at."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def listens(port):
     """Whether the server takes connections."""
     with socket.socket() as probe:
-        return probe.connect_ex((HOST, PORT)) == 0
+        return probe.connect_ex((HOST, port)) == 0
 
 
 def main():
@@ -33,6 +42,7 @@ def main():
     sys.path.insert(0, str(HERE))
     from hospitals import SIZES
 
+    port, *others = free_ports(1 + len(SIZES))
     X, y = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     with TemporaryDirectory() as folder, ExitStack() as stack:
@@ -40,7 +50,7 @@ def main():
         env = os.environ | {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0"}
         env["PATH"] = f"{BIN}{os.pathsep}{env['PATH']}"
         (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{HOST}:{PORT}"\n'
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{HOST}:{port}"\n'
             "insecure = true\n"
         )
 
@@ -54,10 +64,10 @@ def main():
             BIN / "flower-superlink",
             "--insecure",
             "--disable-runtime-dependency-installation",
-            *("--host", HOST, "--port", str(PORT)),
+            *("--host", HOST, "--port", str(port)),
         )
         first = 0
-        for number, (label, size) in enumerate(SIZES.items()):
+        for (label, size), own_port in zip(SIZES.items(), others, strict=True):
             own, first = order[first : first + size], first + size
             np.savez(home / f"{label}.npz", X=X[own], y=y[own])
             config = {"agent": label, "rows": home / f"{label}.npz"}
@@ -65,10 +75,10 @@ def main():
             start(
                 BIN / "flower-supernode",
                 "--insecure",
-                *("--superlink", f"{HOST}:{PORT}", "--port", str(PORT + 1 + number)),
+                *("--superlink", f"{HOST}:{port}", "--port", str(own_port)),
                 *("--node-config", " ".join(f'{k}="{v}"' for k, v in config.items())),
             )
-        while not listens():
+        while not listens(port):
             time.sleep(0.5)
         begun = time.perf_counter()
         result = home / "model.pkl"
@@ -77,7 +87,7 @@ def main():
             env=env,
             check=True,
         )
-        while not result.exists() and time.perf_counter() < begun + 600:
+        while not result.exists() and time.perf_counter() < begun + 1500:
             time.sleep(0.5)
         time.sleep(0.5)
         if not result.exists():

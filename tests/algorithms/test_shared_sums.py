@@ -165,6 +165,7 @@ def test_a_coalition_of_as_many_curators_as_are_needed_sees_every_message(curato
             assert plan.guarantees("peer")[0].mu == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.usefixtures("fixed_entropy")
 @pytest.mark.parametrize("algorithm", [FederatedADMM, SecretSharingGradientDescent])
 def test_noise_is_planned_for_the_fewest_senders_and_a_smaller_sum_is_refused(algorithm):
     more = {"n_curators": 5, "threshold": 3, "dropout": 0.2, "adversary": "sums", "n_honest": 5}

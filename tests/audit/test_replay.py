@@ -100,6 +100,7 @@ ONE_SEED = noise(lambda: SeededNoise((0,), b""))
 ONE_FOR_ALL = noise(gaussian(same_for_every_class))
 
 
+@pytest.mark.usefixtures("fixed_entropy")
 @pytest.mark.parametrize(
     ("words", "plant", "model"),
     [

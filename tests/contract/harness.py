@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skdpadmm._fitting import gates_by
+from skdpadmm import _fitting
 from skdpadmm.algorithms._gradient_admm_steps import NoisySteps
 from skdpadmm.audit._replay import Diverged, Gates, Passage, RecordingGate, ReplayingGate
 from skdpadmm.protocol import Gate, Plan
@@ -22,6 +22,16 @@ from skdpadmm.protocol import Gate, Plan
 STEPWISE = ("path_noise", "take_turns")
 # What bounds may be exceeded by: rounding of norms.
 SLACK = 1 + 1e-9
+
+
+@contextlib.contextmanager
+def gates_by(make_gate: Callable[..., Gate]) -> Iterator[None]:
+    """Other gates for fits, and for statistics beside them, which are no fit."""
+    of_statistics = mock.patch(
+        "skdpadmm.protocol.Gate", lambda plan, noise: make_gate(None, plan, noise, 0)
+    )
+    with _fitting.gates_by(make_gate), of_statistics:
+        yield
 
 
 @dataclass
@@ -143,8 +153,8 @@ def fit_through(gate: type[Gate], row: Any, model: Any, X: Any, y: Any) -> Any:
 def runs_of(model: Any, X: Any, y: Any, fit: Any = None, **more: Any) -> Callable[..., Any]:
     """A function that runs a fit with a kind of gate and a seed, planned once.
 
-    It returns the solution, of a stream the model, and the recording, whose gates have the
-    attributes that the function was given.
+    It returns the solution, of a stream or a statistic the model, and the recording, whose gates
+    have the attributes that the function was given.
     """
 
     class Stopped(Exception):
@@ -168,7 +178,7 @@ def runs_of(model: Any, X: Any, y: Any, fit: Any = None, **more: Any) -> Callabl
 
         recording = Recording(make_gate=make_gate)
         with gates_by(recording):
-            if pending.planned.plan.facts.is_stream:
+            if pending is None or pending.planned.plan.facts.is_stream:
                 model.__dict__.pop("_arrived_", None)
                 model.set_params(random_state=seed)
                 begin()

@@ -1,4 +1,7 @@
-"""Small fits that the contract is about: one for each release, unit, relation and law."""
+"""Small fits, and statistics beside a fit, that the contract is about.
+
+There is one for each release, unit, relation and law.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 import skdpadmm
 from examples.extending.plot_own_iteration import (
@@ -18,6 +22,8 @@ from examples.extending.plot_own_iteration import (
     linearized_admm,
 )
 from skdpadmm import algorithms
+from skdpadmm.metrics import private_score
+from skdpadmm.preprocessing import private_bounds
 from tests.contract import harness
 
 # The first agent has more records than two average ones, the third has one.
@@ -83,7 +89,7 @@ class Row:
     optimum: tuple[dict[str, float], float] | None = None
     hides_path: bool = False
     free: tuple[int, float] | None = (400, 2e-4)
-    n_noise: int = 160
+    n_noise: int = 100
     is_slow: bool = False
     is_quick: bool = False
 
@@ -132,6 +138,12 @@ class Row:
         """The algorithm, with some parameters changed."""
         make = getattr(algorithms, str(self.algorithm), self.algorithm)
         return make(**{**self.knobs, **changed})
+
+    @property
+    def elsewhere(self) -> dict[str, Any]:
+        """Parameters of another plan."""
+        other = {"max_iter": 5} if "scale" in self.params else {"feature_bounds": (-3.0, 3.0)}
+        return {"row_norm": 3.0} if "row_norm" in self.params else other
 
     @property
     def extremes(self) -> tuple[float, float]:
@@ -186,6 +198,87 @@ def weights_of(X: np.ndarray) -> np.ndarray:
     """Weights of about one; of records at their bounds far too large ones, of null records 0."""
     usual = 1.0 + 0.2 * np.clip(X[:, 1], -1.0, 1.0)
     return np.select([~X.any(axis=1), np.abs(X[:, 0]) >= 1.0], [0.0, 1e308], usual)
+
+
+# Statistics beside a fit.
+
+
+class Chances(ClassifierMixin, BaseEstimator):
+    """A fitted classifier whose probabilities are its rows, whatever they are."""
+
+    def __init__(self, classes: Any = "ab") -> None:
+        self.classes = classes
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The rows."""
+        return np.asarray(X, dtype=float)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the largest entry."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels."""
+        return np.array(list(self.classes))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class Numbers(RegressorMixin, BaseEstimator):
+    """A fitted regressor whose predictions are its rows."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The first column."""
+        return np.asarray(X, dtype=float)[:, 0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class Released(BaseEstimator):
+    """What a statistic released, as attributes of a model."""
+
+    def __init__(self, release: Any, params: dict[str, Any]) -> None:
+        self.release, self.params = release, params
+
+    def set_params(self, **changed: Any) -> None:
+        """Change what it is called with."""
+        self.params = self.params | changed
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Release."""
+        vars(self).update(vars(self.release(X, y, **self.params)))
+        return self
+
+
+@dataclass(frozen=True)
+class Statistic(Row):
+    """A small release beside a fit: `algorithm` makes it of rows, targets and parameters."""
+
+    linear: dict[str, Any] | None = field(default_factory=dict)
+    has_agents = False
+    elsewhere = {"epsilon": 200.0}  # noqa: RUF012
+
+    def make(self, algorithm: Any = None, **changed: Any) -> Any:
+        """The release, seeded, with a budget of which results are more than noise."""
+        params = {"epsilon": 300.0, "delta": 1e-4, "random_state": 0, **self.params, **changed}
+        return Released(self.algorithm, params)
+
+    def plan(self, n_samples: int | None = None, **changed: Any) -> Any:
+        """What is planned for other data of this shape."""
+        return harness.record(self, *self.data(9), **changed).plan
+
+
+def bounds_of(X: np.ndarray, y: np.ndarray, **params: Any) -> Any:
+    """Bounds of all columns, of which the last are the targets."""
+    return private_bounds(np.column_stack([X, y]), **params)
+
+
+def scores_of(X: np.ndarray, y: np.ndarray, model: Any = None, **params: Any) -> Any:
+    """Scores of predictions that are the rows."""
+    return private_score(model, X, y, **params)
 
 
 # fmt: off
@@ -514,5 +607,19 @@ ROWS = [
         {"warm_start": None, "delay": 2}, linear=TINY),
     Row("personal-local", "DPPersonalizedRegressor", "LocalModels", linear=TINY),
 ]
+# In linear tests one column of three changes, and some parts of scores.
+STATISTICS = [
+    Statistic("bounds", "private_bounds", bounds_of, reaches=3**-0.5),
+    Statistic("bounds-categories", "private_bounds", bounds_of, target="two",
+        params={"categories": [2]}, reaches=(2 / 7) ** 0.5),
+    Statistic("bounds-zero-out", "private_bounds", bounds_of, params={"neighboring": "zero_out"},
+        linear=None),
+    Statistic("scores", "private_score", scores_of, target="two",
+        params={"model": Chances((0, 1))}, reaches=0.699),
+    Statistic("scores-zero-out", "private_score", scores_of, target="two",
+        params={"model": Chances((0, 1)), "neighboring": "zero_out"}, linear=None),
+    Statistic("scores-numbers", "private_score", scores_of, reaches=0.75,
+        params={"model": Numbers(), "target_bounds": (-2.0, 2.0)}),
+]
 # fmt: on
-BY_ID = {row.id: row for row in ROWS}
+BY_ID = {row.id: row for row in [*ROWS, *STATISTICS]}

@@ -21,7 +21,8 @@ class KnownTerm(SilentGate):
 class QuickNoise:
     """Noise in no time."""
 
-    rng = np.random.default_rng(0)
+    def __init__(self, seed=0):
+        self.rng = np.random.default_rng(seed)
 
     def add_gaussian(self, value, scale, stream):
         return value + scale * self.rng.standard_normal(value.shape)

@@ -118,6 +118,7 @@ ATTACKS = [
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fixed_entropy")
 @pytest.mark.filterwarnings("ignore:Got delta")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_an_attack_comes_close_to_the_claim_and_not_above(attack):

@@ -351,6 +351,7 @@ def test_after_a_copy_no_release_depends_on_a_record_of_before():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fixed_entropy")
 def test_an_attack_on_the_first_record_finds_nearly_the_claim_and_never_more():
     """The best test of linear losses: the sum of all releases, each with its coefficient."""
     n, found = 40, []

@@ -135,9 +135,9 @@ def sampled_sums(plan, slope, n_runs, *, everyone=True):
     """Sums of all that is released where agent 0 says `slope` and all others nothing."""
     federation, release = plan.facts.agents, plan.releases[0]
     size = slope * max(release.sensitivities) / plan.facts.neighboring.sensitivity_factor
-    totals = np.zeros(n_runs)
+    totals, noise = np.zeros(n_runs), QuickNoise([n_runs, int(slope > 0)])
     for run in range(n_runs):
-        gate = Gate(plan, QuickNoise())
+        gate = Gate(plan, noise)
         schedule = draw_schedule(plan.settings.rounds, federation, gate)
         for senders, takes_part in zip(schedule.sends, schedule.takes_part, strict=True):
             senders = senders if everyone else takes_part

@@ -38,8 +38,8 @@ def data_sets(neighboring):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_exact_divergence_of_a_solution_stays_below_the_claim(loss, neighboring):
     model = model_of(loss, neighboring=neighboring)
-    exact, claimed = divergence_of_hidden_term(model, *data_sets(neighboring), 1.0)
-    # Interpolation of a density with kinks errs by 1e-3.
+    exact, claimed = divergence_of_hidden_term(model, *data_sets(neighboring), 1.0, n_terms=101)
+    # Interpolation of a density with kinks errs by 5e-3.
     assert exact <= claimed * 1.01
 
 

@@ -75,7 +75,7 @@ def test_floating_point_errors_in_a_kernel_are_silent_in_every_worker(n_jobs):
 
 
 def test_several_workers_share_the_blocks_in_threads_of_one_process():
-    barrier, main = threading.Barrier(2, timeout=20), threading.get_ident()
+    barrier, main = threading.Barrier(2, timeout=120), threading.get_ident()
 
     def kernel(block):
         if block in (0, 99):  # first and last task: they meet only if they run at the same time

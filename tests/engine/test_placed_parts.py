@@ -1,7 +1,6 @@
 """Placed parts: the same bits in one thread, in several, and in joblib's workers."""
 
 import threading
-import time
 
 import joblib
 import numpy as np
@@ -62,19 +61,20 @@ def test_the_bits_of_a_sum_do_not_depend_on_where_parts_are(n_parts, engine):
 
 
 def test_long_tasks_run_in_the_workers_that_joblib_is_configured_for():
-    threads = []
+    threads, both = set(), threading.Barrier(2, timeout=120)
 
     class Listening(Part):
         def advance(self, message):
-            threads.append(threading.get_ident())
-            time.sleep(0.01)
+            if threading.get_ident() not in threads:
+                threads.add(threading.get_ident())
+                both.wait()
             return super().advance(message)
 
     with joblib.parallel_config(n_jobs=2), Engine().running() as engine:
         engine.place([Listening(np.ones(1)) for _ in range(8)], long_tasks=True).sum(
             Listening.advance, 1.0
         )
-    assert len(set(threads)) == 2
+    assert len(threads) == 2
 
 
 def test_a_hidden_state_lasts_from_round_to_round(engine):

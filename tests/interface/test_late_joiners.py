@@ -118,6 +118,7 @@ def test_for_linear_losses_the_claim_is_attained():
     assert claimed >= np.linalg.norm(moved) >= 0.99 * claimed
 
 
+@pytest.mark.usefixtures("fixed_entropy")
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_noise_of_a_newcomer_is_as_planned_and_fresh(law):
     own = {"noise": law, "turns": 40}

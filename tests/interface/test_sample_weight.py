@@ -172,7 +172,7 @@ def test_records_of_weight_zero_change_no_bit():
     model = dp.DPAdmmRidge(max_weight=2.0, scale=None, conditioning=None, **KNOWN)
     coef = model.fit(X, SCORES, sample_weight=COUNTS).coef_
     empty = COUNTS[:, None] == 0
-    others = np.where(empty, rng.uniform(-1, 1, X.shape), X)
+    others = np.where(empty, np.random.default_rng(1).uniform(-1, 1, X.shape), X)
     y = np.where(empty[:, 0], -SCORES, SCORES)
     np.testing.assert_array_equal(model.fit(others, y, sample_weight=COUNTS).coef_, coef)
 

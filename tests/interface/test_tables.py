@@ -217,7 +217,7 @@ def neighbours(draw):
 
 
 @pytest.mark.filterwarnings("ignore")  # of readers
-@pytest.mark.parametrize("n_tables", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_tables", [250, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_one_entry_changes_the_encoding_of_no_other_row(n_tables):
     compared = []
 

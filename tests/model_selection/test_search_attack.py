@@ -13,7 +13,10 @@ EPSILON, DELTA = 2.0, 1e-2
 TRAIN, VALIDATION = np.arange(6), np.arange(6, 12)
 
 # Twelve rows: a score is mostly noise.
-pytestmark = pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Got scores with noise:UserWarning"),
+    pytest.mark.usefixtures("fixed_entropy"),
+]
 
 
 def search():

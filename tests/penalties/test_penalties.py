@@ -56,7 +56,8 @@ def kkt_residual(penalty, v, step, metric, w):
     if isinstance(penalty, GeneralizedL1):
         rows, level = penalty.matrix.toarray(), penalty.strength
         image = rows @ w
-        free = np.abs(image) <= 1e-12 * (np.abs(rows) @ (np.abs(w) + np.abs(v)))
+        # Small entries that are equal differ by a rounding error of the largest one.
+        free = np.abs(image) <= 1e-12 * (np.abs(rows) @ (np.abs(w) + np.abs(v))).max(initial=0)
         gradient = gradient + level * np.sign(image[~free]) @ rows[~free]
         forces = np.linalg.lstsq(rows[free].T, -gradient, rcond=None)[0]
         return np.abs(gradient + np.clip(forces, -level, level) @ rows[free]).max()

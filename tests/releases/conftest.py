@@ -1,39 +1,25 @@
-"""Exact values that reach the gate, for tests of releases beside a fit."""
+"""Exact values that reach the gate: what all releases have in common is in tests/contract."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import pytest
 
-from skdpadmm.protocol import Gate, Plan
+from skdpadmm.protocol import Plan
+from tests.contract.harness import Recording
 
-
-class Passed:
-    """The plan of the last release, and the exact vector that noise was added to."""
-
-    plan: Plan
-    value: np.ndarray
+RELATIONS = ["replace_one", "zero_out"]
 
 
-@pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> Passed:
-    return recording(monkeypatch)
-
-
-def recording(patch: pytest.MonkeyPatch) -> Passed:
-    """Record what passes the gate from now on."""
-    seen, honest = Passed(), Gate.deliver
-
-    def deliver(gate, method, release, repetition, value, out, *rest):
-        seen.plan = gate._plan
-        if method == "release":
-            seen.value = value
-        return honest(gate, method, release, repetition, value, out, *rest)
-
-    patch.setattr(Gate, "deliver", deliver)
-    return seen
+def passed(release: Callable[..., Any], *args: Any, **known: Any) -> tuple[Plan, np.ndarray]:
+    """The plan of a release, and the exact vector that noise is added to."""
+    recording = Recording()
+    with recording.watching():
+        release(*args, **known)
+    (passage,) = recording.passages
+    return recording.plan, passage.value
 
 
 def largest_change(rows: list[np.ndarray], neighboring: str) -> float:
@@ -42,6 +28,3 @@ def largest_change(rows: list[np.ndarray], neighboring: str) -> float:
     if neighboring == "zero_out":
         return float(np.linalg.norm(table, axis=1).max())
     return float(max(np.linalg.norm(table - row, axis=1).max() for row in table))
-
-
-Contribution = Callable[[object], np.ndarray]

@@ -16,40 +16,29 @@ from skdpadmm.metrics import private_score
 from skdpadmm.preprocessing import PublicTableTransformer, private_bounds
 from skdpadmm.preprocessing._bounds import _counts
 from skdpadmm.privacy import compose, gaussian_mu
-from skdpadmm.protocol import Gate
-from tests.releases.conftest import largest_change, recording
+from tests.contract.harness import SilentGate, gates_by
+from tests.releases.conftest import RELATIONS, largest_change, passed
 
+pytestmark = pytest.mark.usefixtures("fixed_entropy")
 EXTREMES = [
     *(0.0, -0.0, 1.0, -1.0, 1.5, 2.0**-20, 2.0**-20 * 1.001, 5e-324, 1e308, -1e308),
     *(math.inf, -math.inf, math.nan, None, "word", "7", True, 10**400, -(10**400)),
 ]
-RELATIONS = ["replace_one", "zero_out"]
-
-
-def in_bins(neighboring, patch):
-    """What each extreme entry adds to the counts of its column; and the plan of three columns."""
-    seen = recording(patch)
-    rows = []
-    for entry in EXTREMES:
-        X = np.array([[entry], [3.25]], dtype=object)
-        private_bounds(X, 1.0, neighboring=neighboring)
-        both = seen.value.ravel()
-        private_bounds(X[1:], 1.0, neighboring=neighboring)
-        rows.append(both - seen.value.ravel())
-    private_bounds(np.zeros((50, 3)), 1.0, neighboring=neighboring)
-    return rows, seen.plan
 
 
 @pytest.mark.parametrize("neighboring", RELATIONS)
-def test_no_entry_changes_counts_by_more_than_planned_and_some_by_as_much(
-    neighboring, monkeypatch: pytest.MonkeyPatch
-):
-    rows, plan = in_bins(neighboring, monkeypatch)
-    (sensitivity,) = plan.releases[0].sensitivities
+def test_no_entry_changes_counts_by_more_than_planned_and_some_by_as_much(neighboring):
+    def released(X):
+        return passed(private_bounds, np.array(X, dtype=object), 1.0, neighboring=neighboring)
+
+    alone = released([3.25])[1]
+    rows = [released([entry, 3.25])[1] - alone for entry in EXTREMES]
+    (release,) = released(np.zeros((50, 3)))[0].releases
+    (sensitivity,) = release.sensitivities
     # Columns are parts of one vector, and the worst change may happen in all of them at once.
     assert math.sqrt(3) * largest_change(rows, neighboring) == pytest.approx(sensitivity, rel=1e-12)
     noise_std = sensitivity / gaussian_mu(1.0, 1e-5)
-    assert noise_std < plan.releases[0].noise_std < noise_std * (1 + 1e-11)
+    assert noise_std < release.noise_std < noise_std * (1 + 1e-11)
 
 
 def test_bins_are_those_of_a_loop():
@@ -84,31 +73,33 @@ def test_a_report_and_a_ledger_state_the_relation(neighboring, tmp_path):
     assert kinds == {neighboring}
 
 
-def test_a_row_changes_its_own_bins_alone(monkeypatch: pytest.MonkeyPatch):
-    seen, rng = recording(monkeypatch), np.random.default_rng(0)
-    X = rng.standard_cauchy((40, 2))
-    private_bounds(X, 1.0)
-    whole = seen.value
-    parts = []
-    for row in X:
-        private_bounds(row[None], 1.0)
-        parts.append(seen.value)
+def test_a_row_changes_its_own_bins_alone():
+    X = np.random.default_rng(0).standard_cauchy((40, 2))
+    whole, *parts = (passed(private_bounds, rows, 1.0)[1] for rows in (X, *X[:, None]))
     np.testing.assert_array_equal(whole, np.sum(parts, axis=0))
+
+
+class Everywhere(SilentGate):
+    """Releases one noisy count for every category."""
+
+    count = 0.0
+
+    def deliver(self, *passing):
+        return super().deliver(*passing) * 0 + self.count
 
 
 def threshold_of(n_samples, epsilon, delta, neighboring, columns=("city",)):
     """The noisy count from which a category is listed, found from outside; and the plan."""
     table = pd.DataFrame({name: ["Oslo"] * n_samples for name in columns})
+    known = {"categories": columns, "delta": delta, "neighboring": neighboring}
     low, high = 0.0, 1e9
-    with pytest.MonkeyPatch.context() as patch:
-        seen = recording(patch)
-        known, patched = {"delta": delta, "neighboring": neighboring}, Gate.deliver
-        while high - low > 1e-9 * high:
-            middle = (low + high) / 2
-            patch.setattr(Gate, "deliver", lambda *args, n=middle: patched(*args) * 0 + n)
-            found = private_bounds(table, epsilon, categories=columns, **known)
-            low, high = (low, middle) if found.schema else (middle, high)
-    return high, seen.plan
+    plan, _ = passed(private_bounds, table, epsilon, **known)
+    while high - low > 1e-9 * high:
+        Everywhere.count = middle = (low + high) / 2
+        with gates_by(lambda fit, *facts: Everywhere(*facts)):
+            found = private_bounds(table, epsilon, **known)
+        low, high = (low, middle) if found.schema else (middle, high)
+    return high, plan
 
 
 def listed(n_rows, plan, threshold):
@@ -138,18 +129,17 @@ def test_which_categories_are_listed_keeps_the_budget_exactly(epsilon, neighbori
 
 
 @pytest.mark.parametrize("neighboring", RELATIONS)
-def test_a_record_in_several_columns_of_categories_is_counted_in_each(
-    neighboring, monkeypatch: pytest.MonkeyPatch
-):
-    passed, columns, (before, after) = recording(monkeypatch), list("abc"), ("Oslo", "Rome")
+def test_a_record_in_several_columns_of_categories_is_counted_in_each(neighboring):
+    columns, (before, after) = list("abc"), ("Oslo", "Rome")
     row = after if neighboring == "replace_one" else None
     values = []
     for first in (before, row):
         table = pd.DataFrame({name: [first, before, after] for name in columns})
-        private_bounds(table, 1.0, categories=columns, neighboring=neighboring)
-        values.append(passed.value)
+        known = {"categories": columns, "neighboring": neighboring}
+        plan, value = passed(private_bounds, table, 1.0, **known)
+        values.append(value)
     change = float(np.linalg.norm(values[0] - values[1]))
-    assert change == pytest.approx(passed.plan.releases[0].sensitivities[0], rel=1e-12)
+    assert change == pytest.approx(plan.releases[0].sensitivities[0], rel=1e-12)
     # Each of its categories may be one that nobody else has.
     threshold, plan = threshold_of(300, 1.0, 1e-4, neighboring, columns)
     rare = plan.guarantee().weights[1]
@@ -190,7 +180,6 @@ def test_numbers_and_categories_share_one_budget(tmp_path):
 def test_a_simulation_says_so_and_no_privacy_too():
     X = np.arange(50.0)
     assert "random_state=0 fixes the noise" in repr(private_bounds(X, 1.0, random_state=0))
-    assert not private_bounds(X, 1.0).privacy_.simulation
     assert (
         private_bounds(X, 1.0, random_state=0).schema
         == private_bounds(X, 1.0, random_state=0).schema
@@ -198,12 +187,11 @@ def test_a_simulation_says_so_and_no_privacy_too():
     assert "not private" in repr(private_bounds(X, math.inf))
 
 
-def test_columns_of_other_names_share_no_seeded_noise(passed):
+def test_columns_of_other_names_share_no_seeded_noise():
     digests = set()
     for names in (["a", "b"], ["b", "a"], ["a", "c"]):
         table = pd.DataFrame(np.zeros((50, 2)), columns=names)
-        private_bounds(table, 1.0, random_state=0)
-        digests.add(passed.plan.digest())
+        digests.add(passed(private_bounds, table, 1.0)[0].digest())
     assert len(digests) == 3
 
 

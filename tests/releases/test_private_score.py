@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import metrics
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.calibration import calibration_curve
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -19,41 +18,10 @@ from skdpadmm import DPAdmmLogisticRegression, DPAdmmRidge
 from skdpadmm.ledger import PrivacyBudgetExceeded, PrivacyLedger
 from skdpadmm.metrics import _ends_of_ratio, private_score
 from skdpadmm.privacy import gaussian_mu
-from tests.releases.conftest import largest_change, recording
+from tests.contract.registry import Chances, Numbers
+from tests.releases.conftest import RELATIONS, largest_change, passed
 
-RELATIONS = ["replace_one", "zero_out"]
-
-
-class Chances(ClassifierMixin, BaseEstimator):
-    """A classifier whose probabilities are its rows, whatever they are."""
-
-    def __init__(self, n_classes=2):
-        self.n_classes = n_classes
-
-    def predict_proba(self, X):
-        return np.asarray(X, dtype=float)
-
-    def predict(self, X):
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-    @property
-    def classes_(self):
-        return np.array(["a", "b", "c"])[: self.n_classes]
-
-    def __sklearn_is_fitted__(self):
-        return True
-
-
-class Numbers(RegressorMixin, BaseEstimator):
-    """A regressor whose predictions are its rows."""
-
-    def predict(self, X):
-        return np.asarray(X, dtype=float)[:, 0]
-
-    def __sklearn_is_fitted__(self):
-        return True
-
-
+pytestmark = pytest.mark.usefixtures("fixed_entropy")
 EXTREME_CHANCES = [
     *([1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.1, 0.9], [1e-300, 1.0], [2.0, -1.0]),
     *([math.nan, math.nan], [math.inf, 0.0], [1e308, 1e308]),
@@ -61,44 +29,37 @@ EXTREME_CHANCES = [
 EXTREME_NUMBERS = [0.0, 1.0, -1.0, 0.3, 4.0, -4.0, 1e308, -1e308, math.inf, -math.inf, math.nan]
 
 
-def contributions(neighboring, patch, n_classes):
+def contributions(neighboring, classes):
     """What each extreme row adds to the vector, and its planned sensitivity."""
-    seen = recording(patch)
-    if n_classes:
+    if classes:
         # Labels that the model does not know too.
-        cases = [([*x, *[0.0] * (n_classes - 2)], y) for x in EXTREME_CHANCES for y in "abcx"]
-        model, base, options = Chances(n_classes), ([1.0] + [0.0] * (n_classes - 1), "a"), {}
+        cases = [([*x, *[0.0] * len(classes[2:])], y) for x in EXTREME_CHANCES for y in "abcx"]
+        model, base, options = Chances(classes), ([1.0] + [0.0] * len(classes[1:]), "a"), {}
     else:
         cases = [([x], y) for x in EXTREME_NUMBERS for y in EXTREME_NUMBERS]
         model, base, options = Numbers(), ([0.5], 0.25), {"target_bounds": (-4.0, 4.0)}
-    options |= {"neighboring": neighboring}
-    private_score(model, np.array([base[0]]), np.array([base[1]]), 1.0, **options)
-    alone, rows = seen.value, []
-    for x, y in cases:
-        X, labels = np.array([base[0], x], dtype=float), np.array([base[1], y])
-        private_score(model, X, labels, 1.0, **options)
-        rows.append(seen.value - alone)
-    return rows, seen.plan.releases[0].sensitivities[0]
 
+    def vector(*rows):
+        X, y = (np.array(column) for column in zip(*rows, strict=True))
+        return passed(private_score, model, X, y, 1.0, neighboring=neighboring, **options)
 
-class Codes(Chances):
-    """The same with labels that are numbers."""
-
-    classes_ = np.array([0, 1])
+    plan, alone = vector(base)
+    rows = [vector(base, case)[1] - alone for case in cases]
+    return rows, plan.releases[0].sensitivities[0]
 
 
 @pytest.mark.parametrize("odd", ["x", None, math.nan, pd.NA, 10**400, b"0", 0.5])
-def test_a_label_of_another_type_changes_its_own_row_alone(odd, monkeypatch: pytest.MonkeyPatch):
-    passed, X, values = recording(monkeypatch), np.tile([1.0, 0.0], (50, 1)), []
-    for labels in ([0] * 50, [0] * 49 + [odd]):
-        private_score(Codes(), X, labels, 1.0)
-        values.append(passed.value)
-    assert np.linalg.norm(values[1] - values[0]) <= passed.plan.releases[0].sensitivities[0]
+def test_a_label_of_another_type_changes_its_own_row_alone(odd):
+    X, known = np.tile([1.0, 0.0], (50, 1)), [0] * 49
+
+    def vector(labels):
+        return passed(private_score, Chances((0, 1)), X, labels, 1.0)
+
+    (plan, before), (_, after) = vector([*known, 0]), vector([*known, odd])
+    assert np.linalg.norm(after - before) <= plan.releases[0].sensitivities[0]
     # As it is in an array of objects, and as a label of no class.
-    private_score(Codes(), X, np.array(labels, dtype=object), 1.0)
-    np.testing.assert_array_equal(passed.value, values[1])
-    private_score(Codes(), X, [0] * 49 + [7], 1.0)
-    np.testing.assert_array_equal(passed.value, values[1])
+    for same in (np.array([*known, odd], dtype=object), [*known, 7]):
+        np.testing.assert_array_equal(vector(same)[1], after)
 
 
 def test_a_label_of_no_class_is_wrong_whatever_the_model_predicts():
@@ -136,25 +97,23 @@ def test_probabilities_of_one_row_for_all_are_refused():
 
 
 @pytest.mark.parametrize("neighboring", RELATIONS)
-@pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much(
-    neighboring, n_classes, monkeypatch: pytest.MonkeyPatch
-):
-    rows, sensitivity = contributions(neighboring, monkeypatch, n_classes)
+@pytest.mark.parametrize("classes", ["", "ab", "abc"])
+def test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much(neighboring, classes):
+    rows, sensitivity = contributions(neighboring, classes)
     assert largest_change(rows, neighboring) <= sensitivity
     # For a regressor no row has the largest moments of errors and of the target under zero-out.
-    least = 0.999 if n_classes or neighboring == "replace_one" else 0.7
+    least = 0.999 if classes or neighboring == "replace_one" else 0.7
     assert largest_change(rows, neighboring) >= least * sensitivity
 
 
-def test_the_noise_is_planned_for_the_sensitivity(monkeypatch: pytest.MonkeyPatch):
-    seen = recording(monkeypatch)
-    private_score(Numbers(), np.zeros((500, 1)), np.zeros(500), 2.0, target_bounds=(-1, 1))
-    (release,) = seen.plan.releases
+def test_the_noise_is_planned_for_the_sensitivity():
+    options = {"target_bounds": (-1, 1)}
+    plan, value = passed(private_score, Numbers(), np.ones((500, 1)), np.zeros(500), 2.0, **options)
+    (release,) = plan.releases
     assert release.sensitivities == (1 + 500 * 2.0**-49,)
     noise_std = release.sensitivities[0] / gaussian_mu(2.0, 1e-5)
     assert noise_std < release.noise_std < noise_std * (1 + 1e-11)
-    assert release.shape == seen.value.shape == (6,)
+    assert release.shape == value.shape == (6,)
 
 
 def binary(n=3000):
