@@ -258,13 +258,14 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 
 @contextmanager
 def reserved(
-    ledger: str | None, report: PrivacyReport, plan: Plan, begun: tuple[str, int] | None = None
+    ledger: Any, report: PrivacyReport, digest: bytes, stream: tuple[str | None, int] | None = None
 ) -> Iterator[str | None]:
     """Reserve the cost of a fit before it uses data, and mark it as done afterwards.
 
     A fit that fails counts as spent. A stream has one cost, whichever piece a record comes in:
-    `begun` are its key and the number of earlier records. Of two copies that go on with the same
-    records the later is counted anew, and so is one that goes on from before a piece that failed.
+    `stream` are its key, once it has begun, and the number of earlier records. Of two copies that
+    go on with the same records the later is counted anew, and so is one that goes on from before a
+    piece that failed.
     """
     if ledger is None:
         yield None
@@ -273,14 +274,14 @@ def reserved(
     from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 
     account = PrivacyLedger(ledger)
-    if begun is not None and account.advance(*begun):
-        yield begun[0]
+    begun, n_before = stream or (None, 0)
+    if begun is not None and account.advance(begun, n_before):
+        yield begun
         return
-    key = account.reserve(LedgerEntry.of_report(report, plan.digest().hex()))
-    if plan.facts.is_stream:
-        account.advance(key, 0 if begun is None else begun[1])
-    yield key
-    account.finish(key)
+    with account.counting(LedgerEntry.of_report(report, digest.hex())) as key:
+        if stream is not None:
+            account.advance(key, n_before)
+        yield key
 
 
 def progress_bar(*items: Any, **options: Any) -> Any:

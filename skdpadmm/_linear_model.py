@@ -180,9 +180,10 @@ class PrivateLinearModel(LinkedEstimator):
     def _spend(self, fit: PendingFit) -> tuple[Fitted, PrivacyReport]:
         """Reserve what the plan costs, and run it."""
         plan = fit.planned.plan
-        noise = fit.noise(self.random_state, plan.digest())
+        digest = plan.digest()
+        noise = fit.noise(self.random_state, digest)
         report = fit.report(plan, noise)
-        with reserved(self.ledger, report, plan):
+        with reserved(self.ledger, report, digest):
             fitted = fit.solve(noise)
         # A private number of records is known, up to its noise, only now.
         return fitted, report if fit.plan_for is None else fit.report(fitted.plan, noise)

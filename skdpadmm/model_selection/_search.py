@@ -25,7 +25,7 @@ from sklearn.utils import check_array, check_consistent_length, check_X_y, get_t
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._fitting import all_or_nothing
+from skdpadmm._fitting import all_or_nothing, reserved
 from skdpadmm._linear_model import FLOATS, encode, finite_numbers, validating
 from skdpadmm._pipelines import (
     last_step,
@@ -47,7 +47,6 @@ from skdpadmm._sklearn import (
     parameter,
 )
 from skdpadmm.exceptions import warn_user
-from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import _trials
 from skdpadmm.model_selection._plan import LAWS, OF_PERSONS, SearchPlan, plan_search
 from skdpadmm.model_selection._report import search_report
@@ -233,9 +232,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         self._require_accepted(data)
         source = noise_source(seed, plan.digest(), getattr(last, "sampler", "floating-point"))
         report = search_report(self, plan, is_simulation=source.simulation, is_declared=own is None)
-        entry = LedgerEntry.of_report(report, plan.digest().hex())
-        ledger = None if self.ledger is None else PrivacyLedger(self.ledger)
-        with nullcontext() if ledger is None else ledger.counting(entry):
+        with reserved(self.ledger, report, plan.digest()):
             self._run(data, y, agents, plan, source, own)
         self.scorer_ = _trials.public_score(self.scoring, self.estimator)
         self.refit_ = self.refit
