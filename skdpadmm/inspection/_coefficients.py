@@ -89,7 +89,6 @@ class CoefficientDisplay(Display):
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xlabel(f"{table.effect}, with {100 * self.level:g} % confidence intervals")
-        ax.spines[["top", "right"]].set_visible(False)
         if none.any():
             write_below(ax, f"Hollow: {table.reason.removeprefix('none: ')}.")
         return self

@@ -105,5 +105,4 @@ class PrivacyLedgerDisplay(Display):
         ax.set_ylabel(f"total epsilon (delta={self.delta:g})")
         ax.set_title(self.name, loc="left", fontsize=10)
         ax.legend(frameon=False)
-        ax.spines[["top", "right"]].set_visible(False)
         return self

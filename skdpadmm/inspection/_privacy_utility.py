@@ -276,7 +276,6 @@ class PrivacyUtilityDisplay(Display):
         # Once where curves share axes.
         notes = [text for text in ax.texts if text.get_text().replace("\n", " ") == self.note]
         self.note_ = notes[0] if notes else write_below(ax, self.note)
-        ax.spines[["top", "right"]].set_visible(False)
         ax.legend(fontsize=9)
         return self
 
