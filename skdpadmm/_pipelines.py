@@ -16,11 +16,6 @@ _IS_NONE: _Setting = (lambda value: value is None, "None")
 _IS_TEXT: _Setting = (lambda value: isinstance(value, str), "a string")
 
 
-def _is(expected: Any) -> _Setting:
-    # By type too, as 0 == False; arrays are equal to nothing.
-    return (lambda value: type(value) is type(expected) and value == expected), repr(expected)
-
-
 def _is_entrywise(func: Any) -> bool:
     """Whether a function is one of numpy or scipy itself that treats each entry by itself.
 
@@ -51,7 +46,7 @@ _BY_ROW: dict[str, dict[str, _Setting]] = {
     },
     "sklearn.feature_extraction.FeatureHasher": {},
     "sklearn.feature_extraction.HashingVectorizer": {
-        "input": _is("content"),
+        "input": (lambda value: type(value) is str and value == "content", "'content'"),
         "preprocessor": _IS_NONE,
         "tokenizer": _IS_NONE,
         "analyzer": _IS_TEXT,
