@@ -214,11 +214,8 @@ def _named_colors(network: Any, color: str, peer: Any) -> tuple[Floats, str]:
             " pass an array, or None."
         )
     if color == "disagreement":
-        squares: Any = 0.0
-        for name in ("coef", "intercept"):
-            gap = getattr(network, f"{name}_per_agent_") - getattr(network, f"{name}_")
-            squares = squares + np.square(gap).reshape(len(gap), -1).sum(axis=1)
-        return np.sqrt(squares), "distance from the average model"
+        distances = np.sqrt(network._squared_disagreements())
+        return distances, "distance from the average model"
     report = network.privacy_
     if math.isinf(report.epsilon()):
         raise ValueError(
