@@ -89,12 +89,8 @@ class Fitted:
     # Models after each iteration, where a trace was asked for.
     path: list[Array] | None = None
 
-    def in_user_units(self) -> tuple[Array, Array]:
-        """Coefficients (n_outputs, n_features) and intercepts (n_outputs,)."""
-        return self.coordinates.to_user(self.solution.parameters)
-
-    def stack_in_user_units(self, models: Array) -> tuple[Array, Array]:
-        """Those of models of shape (..., n_parameters, n_outputs)."""
+    def in_user_units(self, models: Array) -> tuple[Array, Array]:
+        """Coefficients and intercepts of models of shape (..., n_parameters, n_outputs)."""
         *stacked, d, n_outputs = models.shape
         columns = np.moveaxis(models, -2, 0).reshape(d, -1)
         coef, intercept = self.coordinates.to_user(columns)
@@ -104,9 +100,9 @@ class Fitted:
         """Those of each agent's model, along a first axis; the common model where they agree."""
         models = self.solution.parameters_per_agent
         if models is None:
-            coef, intercept = self.in_user_units()
+            coef, intercept = self.in_user_units(self.solution.parameters)
             return np.repeat(coef[None], n_agents, 0), np.repeat(intercept[None], n_agents, 0)
-        return self.stack_in_user_units(models)
+        return self.in_user_units(models)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -438,7 +438,7 @@ class PrivateLinearModel(LinkedEstimator):
 
         Where agents have models of their own, the common one is their average.
         """
-        coef, intercept = fitted.stack_in_user_units(models)
+        coef, intercept = fitted.in_user_units(models)
         if not is_classifier(self):
             coef, intercept = coef[..., 0, :], intercept[..., 0]
         if models.ndim == 4:
@@ -703,7 +703,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
-        coef, intercept = fitted.in_user_units()
+        coef, intercept = fitted.in_user_units(fitted.solution.parameters)
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
         loss = self._loss(None)
         if type(loss).inverse_link is not Loss.inverse_link:
@@ -785,7 +785,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
         self.classes_ = targets.classes
-        self.coef_, self.intercept_ = fitted.in_user_units()
+        self.coef_, self.intercept_ = fitted.in_user_units(fitted.solution.parameters)
         loss, solution = fitted.plan.facts.loss, fitted.solution
         if isinstance(loss.unweighted, LogisticLoss | MultinomialLoss):
             # For `predict_proba`.
