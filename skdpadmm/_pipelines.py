@@ -161,6 +161,15 @@ def last_step(estimator: Any) -> Any:
     return estimator
 
 
+def prefix_of(estimator: Any) -> str:
+    """What names of parameters of the last step begin with in a pipeline."""
+    prefix = ""
+    while isinstance(estimator, Pipeline):
+        name, estimator = estimator.steps[-1]
+        prefix += f"{name}__"
+    return prefix
+
+
 def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -> Any:
     """A clone with the parameters of a candidate; `own` ones are those of the last step."""
     # Values are cloned as scikit-learn does: a step of a grid is never fitted.

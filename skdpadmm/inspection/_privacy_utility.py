@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_scalar
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdpadmm._pipelines import last_step
+from skdpadmm._pipelines import last_step, prefix_of
 from skdpadmm.algorithms import ALGORITHMS
 from skdpadmm.exceptions import PrivacyWarning
 from skdpadmm.inspection._display import Display, require_pyplot, write_below
@@ -360,15 +360,12 @@ def _constant(estimator: Any, scoring: Any) -> Any:
 
 def _prefix(estimator: Any) -> str:
     """The prefix of parameters of the private step."""
-    prefix, last = "", estimator
-    while hasattr(last, "steps"):
-        name, last = last.steps[-1]
-        prefix += f"{name}__"
+    prefix = prefix_of(estimator)
     known = estimator.get_params() if hasattr(estimator, "get_params") else {}
     if not {f"{prefix}epsilon", f"{prefix}random_state"} <= set(known):
         raise ValueError(
-            f"Got {type(last).__name__}, expected an estimator with the parameters epsilon and"
-            " random_state, or a Pipeline that ends in one."
+            f"Got {type(last_step(estimator)).__name__}, expected an estimator with the parameters"
+            " epsilon and random_state, or a Pipeline that ends in one."
         )
     for name, value in known.items():
         if name.split("__")[-1] == "ledger" and value is not None:

@@ -30,6 +30,7 @@ from skdpadmm._linear_model import FLOATS, encode, finite_numbers, validating
 from skdpadmm._pipelines import (
     last_step,
     n_features_of_last_step,
+    prefix_of,
     silent,
     transformers_of,
     with_parameters,
@@ -90,12 +91,10 @@ def _fitted(estimator: Any, X: Any, y: Any, agents: dict[str, Any]) -> Any:
 
 def _fit_parameters(estimator: Any, agents: Any) -> dict[str, Any]:
     """The owners of rows by the name that a pipeline passes to its last step."""
-    path = []
-    while isinstance(estimator, Pipeline):
-        name, estimator = estimator.steps[-1]
-        path.append(name)
-    labels = agents if agents is None or hasattr(agents, "dtype") else np.asarray(agents, object)
-    return {} if agents is None else {"__".join([*path, "agents"]): labels}
+    if agents is None:
+        return {}
+    labels = agents if hasattr(agents, "dtype") else np.asarray(agents, object)
+    return {f"{prefix_of(estimator)}agents": labels}
 
 
 def _has(method: str) -> Callable[[Any], bool]:
