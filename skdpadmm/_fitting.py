@@ -282,9 +282,8 @@ def reserved(
 
 def progress_bar(*items: Any, **options: Any) -> Any:
     """A bar of tqdm for a terminal or a notebook; without ipywidgets a notebook has one of text."""
-    with warnings.catch_warnings():
-        # That widgets are not installed, where text serves as well.
-        warnings.simplefilter("ignore")
+    # That widgets are not installed, where text serves as well.
+    with warnings.catch_warnings(action="ignore"):
         from tqdm.auto import tqdm
     return tqdm(*items, **options)
 

@@ -127,8 +127,8 @@ def _drawn(search: Any) -> list[dict[str, Any]]:
         )
     # A generator would go on from where this leaves it, and so would a distribution.
     space, seed = copy.deepcopy((search.param_distributions, search.random_state))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a small grid, which fit repeats
+    # Of a small grid, which fit repeats.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return list(ParameterSampler(space, search.n_iter, random_state=seed))
 
 

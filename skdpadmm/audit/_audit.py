@@ -291,9 +291,8 @@ def audit(
         method=method, n_runs=default if n_runs is None else int(n_runs), confidence=confidence,
         delta=delta, observer=observer, n_jobs=n_jobs, seed=_seed(random_state), verbose=verbose,
     )  # fmt: skip
-    with warnings.catch_warnings():
-        # Such as that delta is not small beside the few records there are.
-        warnings.simplefilter("ignore")
+    # Such as that delta is not small beside the few records there are.
+    with warnings.catch_warnings(action="ignore"):
         if method == "canaries":
             return _canaries(model, X, y, fit_params, options)
         pairs = _pairs(model, X, y, neighbors, fit_params, 3 if method == "replay" else 1)

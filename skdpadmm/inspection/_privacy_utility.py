@@ -319,9 +319,8 @@ def _fit_and_score(
     model: Any, train: _Rows, test: _Rows, scorer: Any, agents_name: str, is_silent: bool = False
 ) -> float:
     X, y, agents = train
-    with warnings.catch_warnings():
-        # Only fits without privacy have such a warning, and no line is worth it.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # Only fits without privacy have such a warning, and no line is worth it.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         if is_silent:
             warnings.simplefilter("ignore", PrivacyWarning)
         model.fit(X, y, **({} if agents is None else {agents_name: agents}))

@@ -501,8 +501,8 @@ class PrivacyLedger:
         yield Block("title", [f"Ledger {self.path}"])
         lines = []
         for title, terms in totals.items():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # simulations have a line of their own
+            # Simulations have a line of their own.
+            with warnings.catch_warnings(action="ignore"):
                 try:
                     total = self.guarantee(**terms)
                     stated = f"epsilon={round_up(total.epsilon(delta))} at delta={delta:g}"

@@ -598,6 +598,6 @@ class DPRandomizedSearchCV(BaseDPSearch):
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
         drawn = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         sampler = ParameterSampler(self.param_distributions, self.n_iter, random_state=drawn)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # fewer candidates than were asked for
+        # Of fewer candidates than were asked for.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             return list(sampler)
