@@ -49,8 +49,13 @@ from skdpadmm._sklearn import (
 )
 from skdpadmm.exceptions import warn_user
 from skdpadmm.model_selection import _trials
-from skdpadmm.model_selection._plan import LAWS, OF_PERSONS, SearchPlan, plan_search
-from skdpadmm.model_selection._report import search_report
+from skdpadmm.model_selection._plan import (
+    LAWS,
+    OF_PERSONS,
+    SearchPlan,
+    plan_search,
+    search_report,
+)
 from skdpadmm.noise import NoiseSource, noise_source
 
 
