@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import narwhals as nw
 import numpy as np
@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from skdpadmm._chunks import example_of, is_collection, lazily
+from skdpadmm._sklearn import parameter
 
 from ._transformers import _PublicTransformer, into_unit_box, middle_and_half
 
@@ -132,6 +133,7 @@ class _Categories:
         yield rows, found[rows], np.ones(len(rows))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicTableTransformer(_PublicTransformer):
     r"""Map a table of numbers, categories and missing values to [-1, 1], by a public schema.
 
@@ -199,14 +201,8 @@ class PublicTableTransformer(_PublicTransformer):
            [0.]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "schema": [dict],
-        "sparse_output": ["boolean"],
-    }
-
-    def __init__(self, schema: dict[Any, Any], *, sparse_output: bool = False) -> None:
-        self.schema = schema
-        self.sparse_output = sparse_output
+    schema: dict[Any, Any] = field(kw_only=False, metadata={"allowed": [dict]})
+    sparse_output: bool = parameter(False, "boolean")
 
     @lazily
     def transform(self, X: Any) -> Any:

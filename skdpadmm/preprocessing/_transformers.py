@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,9 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
-from .._sklearn import Interval, LinkedEstimator, _fit_context, converting
+from .._sklearn import Interval, LinkedEstimator, _fit_context, converting, parameter
+
+FINITE = Interval(Real, None, None, closed="neither")
 
 
 class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, LinkedEstimator):
@@ -80,6 +83,7 @@ def into_unit_box(
     return np.clip(rows, -1.0, 1.0, out=rows)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BoundedScaler(_PublicTransformer):
     r"""Map each column from public bounds to [-1, 1], and clip values outside.
 
@@ -122,14 +126,8 @@ class BoundedScaler(_PublicTransformer):
            [ 1. , -1. ]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "lower": [Interval(Real, None, None, closed="neither"), "array-like"],
-        "upper": [Interval(Real, None, None, closed="neither"), "array-like"],
-    }
-
-    def __init__(self, *, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> None:
-        self.lower = lower
-        self.upper = upper
+    lower: ArrayLike = parameter(-1.0, FINITE, "array-like")
+    upper: ArrayLike = parameter(1.0, FINITE, "array-like")
 
     def transform(self, X: ArrayLike) -> Any:
         """Clip to the bounds and map them to [-1, 1].
