@@ -514,11 +514,6 @@ class PrivateLinearModel(LinkedEstimator):
         facts |= {"n_samples": n_samples, "n_features": n_features, "feature_names": names}
         return self._plan_fit(**facts).plan
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
 
 class SeesRows:
     """Rows to predict for, seen as those of the fit were."""

@@ -464,11 +464,6 @@ class _LocalModel(LinkedEstimator):
             " estimator."
         )
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
 
 class LocalRegressor(PredictsNumbers, _LocalModel):
     """A linear model of a number that stays with one agent: it is not private.

@@ -55,7 +55,6 @@ class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, LinkedEstimator
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.requires_fit = False
         return tags
 
