@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from skdpadmm.engine import ChunkParts, Engine, parts_of_chunks
+from skdpadmm.engine import ChunkParts, Engine, PlacedParts, parts_of_chunks
 from skdpadmm.network import Ownership, ownership_of_labels, positions_of_labels
 from skdpadmm.protocol import Problem, Summand
 from skdpadmm.records import Coordinates, Rows
@@ -136,7 +136,7 @@ class Shard:
 class Shards:
     """All rows of a fit, in the workers of a client: validated by a model, seen in coordinates."""
 
-    def __init__(self, parts: ChunkParts, model: Any) -> None:
+    def __init__(self, parts: ChunkParts | PlacedParts, model: Any) -> None:
         self.parts, self.n_functions = parts, 0
         facts = [facts for facts in parts.each(Shard.check, model) if facts is not None]
         n_rows, n_features, columns, owners = zip(*facts, strict=True) if facts else ((),) * 4

@@ -26,7 +26,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -37,6 +36,7 @@ from sklearn.base import clone, is_classifier
 from skdpadmm._chunks import Shard, Shards
 from skdpadmm._fitting import PendingFit, gates_by
 from skdpadmm._linear_model import Targets, class_labels
+from skdpadmm.engine import PlacedParts
 from skdpadmm.federated import FederatedModel
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.network import Ownership, ownership_of_labels
@@ -612,25 +612,10 @@ def _agreed(estimator: Any, sizes: Mapping[Any, int]) -> tuple[Any, Ownership, T
     return model, owners, Targets(encoded=np.empty(0), classes=classes)
 
 
-@dataclass(frozen=True, eq=False)
-class _Here:
-    """A shard in this process, in place of shards in workers."""
-
-    shard: Shard
-
-    def each(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        """The result of a method of the shard."""
-        return [method(self.shard, *args)]
-
-    def sum(self, method: Callable[..., Any], *args: Any) -> Any:
-        """The same, as a sum over one."""
-        return method(self.shard, *args)
-
-
 def _own_rows(model: Any, X: Any, y: Any, n_samples: int) -> Shards:
     """Own rows of so many: sums are over these alone."""
     X = X if hasattr(X, "shape") else np.asarray(X)
-    rows = Shards(_Here(Shard(X, np.asarray(y), None)), model)  # type: ignore[arg-type]
+    rows = Shards(PlacedParts([Shard(X, np.asarray(y), None)]), model)
     rows.shape = (n_samples, rows.shape[1])
     return rows
 
