@@ -284,10 +284,9 @@ class ModelOfAgents(PrivateLinearModel):
         return X, np.asarray(y)
 
     def _check_predict(self: Any, X: Any) -> Any:
-        check_is_fitted(self, "coef_")
         if self.agent_column is None:
-            with validating():
-                return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+            return PrivateLinearModel._check_predict(self, X)
+        check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)
         with validating():
             features = without_column(X, column_number(self.agent_column, X))

@@ -65,14 +65,14 @@ class DecentralizedModel(OwnModels):
     algorithm: Any = parameter("multi-step-admm", *ALGORITHM)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        alpha, l1_ratio = float(self.alpha), float(self.l1_ratio)
-        if self.penalty is None:
-            return NoPenalty()
-        if self.penalty == "l2":
-            return SquaredL2(alpha)
-        if self.penalty == "l1":
-            return L1(alpha)
-        return elastic_net(alpha, l1_ratio)
+        alpha = float(self.alpha)
+        penalties = {
+            None: NoPenalty(),
+            "l1": L1(alpha),
+            "l2": SquaredL2(alpha),
+            "elasticnet": elastic_net(alpha, float(self.l1_ratio)),
+        }
+        return penalties[self.penalty]
 
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
         topology, graphs = self._topology(len(sizes), labels)
