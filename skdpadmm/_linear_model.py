@@ -154,9 +154,6 @@ class PrivateLinearModel(LinkedEstimator):
     verbose: int = parameter(0, "verbose")
     intervals: bool = absent(False)
 
-    # What scikit-learn has for the same model, as "module.Class" of it; empty: nothing.
-    _sklearn_class = ""
-
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of an algorithm object by ``algorithm__<parameter>``."""
         nested = [name for name in params if name.startswith("algorithm__")]

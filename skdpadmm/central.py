@@ -363,8 +363,6 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     array([ 0.98, -1.95,  0.  ])
     """
 
-    _sklearn_class = "linear_model.ElasticNet"
-
     alpha: float = parameter(1.0, NON_NEGATIVE)
     l1_ratio: float = parameter(0.5, SHARE)
 
@@ -484,8 +482,6 @@ class DPAdmmGammaRegressor(_LogLinkRegressor):
     >>> model.fit(X, y).coef_.round(1)
     array([ 1. , -0.5])
     """
-
-    _sklearn_class = "linear_model.GammaRegressor"
 
     def _power(self) -> float:
         return 2.0
@@ -749,8 +745,6 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     array([ 1.07, -1.96, -0.02])
     """
 
-    _sklearn_class = "linear_model.HuberRegressor"
-
     huber_threshold: float = parameter(0.2, POSITIVE)
     alpha: float = parameter(1e-4, NON_NEGATIVE)
 
@@ -865,8 +859,6 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     >>> model.fit(X, y).coef_.round(2)
     array([ 0.98, -1.94,  0.  ])
     """
-
-    _sklearn_class = "linear_model.Lasso"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
 
@@ -997,8 +989,6 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     0.89
     """
 
-    _sklearn_class = "svm.LinearSVC"
-
     C: float = parameter(1.0, POSITIVE_OR_INF)
     smoothing: float = parameter(1.0, POSITIVE)
 
@@ -1127,8 +1117,6 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     0.89
     """
 
-    _sklearn_class = "linear_model.LogisticRegression"
-
     C: float = parameter(float("inf"), POSITIVE_OR_INF)
     l1_ratio: float = parameter(0.0, SHARE)
 
@@ -1248,8 +1236,6 @@ class DPAdmmPoissonRegressor(_LogLinkRegressor):
     >>> model.fit(X, y).coef_.round(1)
     array([ 1. , -0.5])
     """
-
-    _sklearn_class = "linear_model.PoissonRegressor"
 
     def _power(self) -> float:
         return 1.0
@@ -1375,8 +1361,6 @@ class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
     0.9
     """
 
-    _sklearn_class = "linear_model.QuantileRegressor"
-
     quantile: float = parameter(0.5, Interval(Real, 0, 1, closed="neither"))
     alpha: float = parameter(1.0, NON_NEGATIVE)
     smoothing: float = parameter(0.02, POSITIVE)
@@ -1493,8 +1477,6 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     >>> round(model.privacy_.epsilon(), 3)
     1.0
     """
-
-    _sklearn_class = "linear_model.Ridge"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
 
@@ -1619,8 +1601,6 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
     >>> model.fit(X, y).coef_.round(1)
     array([ 1. , -0.5])
     """
-
-    _sklearn_class = "linear_model.TweedieRegressor"
 
     power: float = parameter(1.5, Interval(Real, 1, 2, closed="both"))
 

@@ -213,8 +213,6 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
     array([ 0.98, -1.96,  0.  ])
     """
 
-    _sklearn_class = "linear_model.ElasticNet"
-
     alpha: float = parameter(1.0, NON_NEGATIVE)
     l1_ratio: float = parameter(0.5, SHARE)
 
@@ -349,8 +347,6 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
     array([ 0.96, -1.97,  0.  ])
     """
-
-    _sklearn_class = "linear_model.Lasso"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
 
@@ -497,8 +493,6 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
     0.88
     """
 
-    _sklearn_class = "linear_model.LogisticRegression"
-
     C: float = parameter(float("inf"), POSITIVE_OR_INF)
     l1_ratio: float = parameter(0.0, SHARE)
 
@@ -635,8 +629,6 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
     {'server': 1.0, 'sums': 1.0, 'model': 0.85}
     """
-
-    _sklearn_class = "linear_model.Ridge"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
 
