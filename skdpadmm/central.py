@@ -18,7 +18,6 @@ records.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Self
@@ -50,6 +49,7 @@ from skdpadmm._sklearn import (
     Interval,
     OneOf,
     _fit_context,
+    absent,
     parameter,
 )
 from skdpadmm._streaming import StreamingModel
@@ -224,10 +224,7 @@ class _LogLinkRegressor(CentralModel, PrivateLinearRegressor):
     """A regression of rates, whose logarithms are linear."""
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
-
-    @abstractmethod
-    def _power(self) -> float:
-        """Of Tweedie's family."""
+    power: float = absent(1.0)
 
     def _loss(self, n_classes: int | None) -> Loss:
         if self.target_bounds is None:
@@ -236,7 +233,7 @@ class _LogLinkRegressor(CentralModel, PrivateLinearRegressor):
                 " and targets are kept between them. Declare a range that is public, such as"
                 " (0, 20) for counts or (10, 10_000) for costs."
             )
-        return TweedieLoss(self._power(), *declared_target_bounds(self.target_bounds))
+        return TweedieLoss(float(self.power), *declared_target_bounds(self.target_bounds))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -245,7 +242,7 @@ class _LogLinkRegressor(CentralModel, PrivateLinearRegressor):
         return tags
 
     def _exported(self) -> Any:
-        model = TweedieRegressor(power=self._power(), link="log", alpha=self.alpha)
+        model = TweedieRegressor(power=float(self.power), link="log", alpha=self.alpha)
         model._base_loss = model._get_loss()  # Its predictions ask for it.
         return model
 
@@ -483,8 +480,7 @@ class DPAdmmGammaRegressor(_LogLinkRegressor):
     array([ 1. , -0.5])
     """
 
-    def _power(self) -> float:
-        return 2.0
+    power: float = absent(2.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -1237,9 +1233,6 @@ class DPAdmmPoissonRegressor(_LogLinkRegressor):
     array([ 1. , -0.5])
     """
 
-    def _power(self) -> float:
-        return 1.0
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
@@ -1603,6 +1596,3 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
     """
 
     power: float = parameter(1.5, Interval(Real, 1, 2, closed="both"))
-
-    def _power(self) -> float:
-        return float(self.power)
