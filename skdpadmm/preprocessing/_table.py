@@ -79,7 +79,7 @@ class Range:
     def __post_init__(self) -> None:
         low, high = self.lower, self.upper
         is_valid = _is_finite(low) and _is_finite(high) and not (self.log and low < 0)
-        if not (is_valid and self._ends()[3] > 0):
+        if not (is_valid and middle_and_half(*self._ends())[1] > 0):
             raise ValueError(
                 f"Got lower={low!r} and upper={high!r} with log={self.log}, expected finite floats,"
                 " lower < upper, and lower >= 0 for a logarithm. Declare dates as numbers."
@@ -96,10 +96,9 @@ class Range:
             return numbers
         return np.log1p(numbers) if self.lower == 0 else np.log(numbers)
 
-    def _ends(self) -> tuple[NDArray[np.float64], ...]:
-        """Bounds on the scale, their middle, and half their distance."""
-        low, high = self._scaled(np.array([self.lower, self.upper], dtype=np.float64))
-        return low, high, *middle_and_half(low, high)
+    def _ends(self) -> NDArray[np.float64]:
+        """Bounds on the scale."""
+        return self._scaled(np.array([self.lower, self.upper], dtype=np.float64))
 
     def _mapped(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Numbers in [-1, 1], and nan where they are missing."""
@@ -262,7 +261,7 @@ class PublicTableTransformer(_PublicTransformer):
             name = key if isinstance(key, str) else f"x{key}"
             if isinstance(column, Range):
                 log = f"log({name})" if column.lower > 0 else f"log(1 + {name})"
-                _, _, middle, half = column._ends()
+                middle, half = middle_and_half(*column._ends())
                 yield log if column.log else name, "per 1", float(middle.item()), float(half.item())
                 if column.missing is not None:
                     yield name, "where missing", 0.0, 1.0
