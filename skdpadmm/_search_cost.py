@@ -368,11 +368,8 @@ def _require_unchanged(search: Any, n_samples: int, n_folds: int, known: dict[st
     best: Any = getattr(search, "best_estimator_", None)
     is_changed = n_folds != search.n_splits_ or bool(search.refit) != (best is not None)
     if best is not None:
-        report, chosen = (
-            last_step(best).privacy_,
-            [search.cv_results_["params"][search.best_index_]],
-        )
-        (plan,), _ = plan_fits(search.estimator, chosen, n_samples, **known)
+        report = last_step(best).privacy_
+        (plan,), _ = plan_fits(search.estimator, [search.best_params_], n_samples, **known)
         # Estimators know their parameters of today alone.
         was, now = claims_of_report(report)[0], claim_of(plan)
         is_changed |= (was.observer, was.relation[:2]) != (now.observer, now.relation[:2])
