@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
@@ -453,8 +452,7 @@ class ChosenClassification(OwnModels, PredictsProbabilities, ClassifierOfAgents)
 
 def has_labels(values: Any) -> bool:
     """Whether there is one value for each label: a dict, or a pandas Series."""
-    is_series = hasattr(values, "index") and hasattr(values, "keys")
-    return isinstance(values, Mapping) or (is_series and not hasattr(values, "columns"))
+    return hasattr(values, "keys") and not hasattr(values, "columns")
 
 
 def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:

@@ -355,8 +355,7 @@ class PersonalizedModel(OwnModels):
         center = np.tensordot(self.similarity_.average_for(row), self._public_models_, axes=1)
         features, target = self._own_rows(agent, X, y)
         size, facts = features.shape[0], self._facts_
-        agents, coordinates = neighborhood_of(facts), facts.coordinates
-        assert coordinates is not None
+        agents, coordinates = neighborhood_of(facts), self._coordinates_
         trusts = min(1.0, size / max(agents.agent_sizes)) if confidence is None else confidence
         newcomer = Neighborhood(
             agent_sizes=(size,),

@@ -168,11 +168,9 @@ class SearchPlan(Document):
             final = f"a fit of all rows with epsilon={round_up(self.refit_epsilon)}"
         title = f"Plan of a search among {self.n_candidates} candidates: the best of"
         trial = f"{figure(self.fit_guarantee)} for a fit of {self.n_train} rows, score of {rows}"
+        budget = f"epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring}, record"
         lines = (
-            (
-                "budget",
-                f"epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring}, record",
-            ),
+            ("budget", budget),
             ("a trial", trial),
             *noise,
             ("search", figure(self.selection)),
