@@ -216,9 +216,7 @@ class Party:
                 f"Got request {number}, whose message the ledger has and the journal lacks,"
                 " expected the journal that has it. Begin a new run."
             )
-        own = {"journal": journal, "place": self._place, "keys": self._keys}
-        own["agreement"] = self.digest
-        with gates_by(partial(_PartyGate, **own)):
+        with gates_by(partial(_PartyGate, party=self, journal=journal)):
             try:
                 fitted = fit.solve(self._noise)
             except _MessageReady:
@@ -413,20 +411,13 @@ class _LockstepGate(Gate):
 class _PartyGate(_LockstepGate):
     """Releases of one party: its own messages with its own noise, and the sums of all."""
 
-    def __init__(
-        self,
-        *facts: Any,
-        journal: Journal,
-        place: int,
-        keys: Mapping[int, bytes],
-        agreement: str,
-    ) -> None:
+    def __init__(self, *facts: Any, party: Party, journal: Journal) -> None:
         super().__init__(*facts)
-        self._journal, self._place = journal, place
+        self._journal, self._place = journal, party._place
         self._sent, self._sums = journal.all(MESSAGE), journal.all(SUM)
         self._shared: dict[int, KeyedNoise] = {}
-        if keys:
-            self._agree(keys, agreement)
+        if party._keys:
+            self._agree(party._keys, party.digest)
 
     def release(self, name: str, value: Array, senders: Any = None) -> Array:
         """Send the own message, unless it was sent, and go on with the sum of all of them."""
