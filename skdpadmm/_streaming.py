@@ -165,12 +165,6 @@ class StreamingModel(PrivateLinearModel):
             warn_user(line, PrivacyWarning)
         return self
 
-    def _fit_stream(self, X: Any, y: ArrayLike) -> None:
-        """Fit all at once: a stream that begins and ends here."""
-        self._forget()
-        self._arrive(X, y)
-        self.finalize()
-
     def _arrive(self, X: Any, y: ArrayLike) -> None:
         """Validate, plan, reserve, run, keep, as `_fit` does, for new records."""
         self._curator(False)

@@ -140,7 +140,10 @@ class CentralModel(StreamingModel):
         with all_or_nothing(self):
             if self._stream() is not None:
                 self._curator(persons is not None or sample_weight is not None)
-                self._fit_stream(X, y)
+                # A stream that begins and ends here.
+                self._forget()
+                self._arrive(X, y)
+                self.finalize()
             else:
                 self._fit(X, y, persons, sample_weight)
         return self
