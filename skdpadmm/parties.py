@@ -26,6 +26,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from copy import copy
 from functools import partial
 from typing import Any, cast
 
@@ -221,8 +222,7 @@ class Party:
                 fitted = fit.solve(self._noise)
             except _MessageReady:
                 return journal.all(MESSAGE)[number]
-        model = clone(self._model)
-        vars(model).update(vars(self._model))
+        model = copy(self._model)
         model._keep(fitted, self._targets)
         model.privacy_ = self.report
         if self._ledger is not None:
@@ -307,13 +307,12 @@ def coordinate(
         their ledgers.
     """
     model, owners, targets = _agreed(estimator, agent_sizes)
-    names = None if isinstance(columns, int) else list(columns)
     # In place of the rows that others have; what is computed from it is not used.
     example: Any = np.zeros((1, columns if isinstance(columns, int) else len(columns)))
-    if names is not None:
+    if not isinstance(columns, int):
         import pandas as pd
 
-        example = pd.DataFrame(example, columns=names)
+        example = pd.DataFrame(example, columns=list(columns))
     labels = [0.0] if targets.classes is None else targets.classes[:1]
     rows = _own_rows(model, example, labels, sum(agent_sizes.values()))
     fit = _pending(model, rows, targets, owners)
