@@ -324,14 +324,12 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     taken = [name for name in parameters if name.rpartition("__")[2] in _SET_BY_SEARCH]
     algorithm, partition = getattr(last, "algorithm", None), getattr(last, "partition", "iid")
     epsilon, agent_column = getattr(last, "epsilon", None), getattr(last, "agent_column", None)
-    most_rows = getattr(last, "max_rows_per_person", None)
+    most_rows, has_grid = getattr(last, "max_rows_per_person", None), hasattr(last, "cv")
     relation = getattr(last, "neighboring", None)
     refusals = {
         f"neighboring={relation!r}, expected 'zero_out' or 'replace_one': how many rows train and"
         " validate follows from how many there are": relation == "add_remove",
-        "candidates of its own, expected a single model. Put them into one grid": hasattr(
-            last, "cv"
-        ),
+        "candidates of its own, expected a single model. Put them into one grid": has_grid,
         f"candidates of {taken}, expected others: the search sets it for every trial": bool(taken),
         f"epsilon={epsilon!r}, expected one number": not isinstance(epsilon, Real),
         "a ledger of its own, expected none: it would reveal the number of trials. Give the"

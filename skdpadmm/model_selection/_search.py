@@ -74,10 +74,8 @@ class Trials:
     def run(self, number: int, estimator: Any) -> tuple[float, Any]:
         """Fit and score; the score without noise does not leave."""
         # In this process warnings are off already: threads would switch them on and off at once.
-        with (
-            nullcontext() if os.getpid() == self.process else _trials.without_warnings(),
-            np.errstate(all="ignore"),
-        ):
+        silence = nullcontext() if os.getpid() == self.process else _trials.without_warnings()
+        with silence, np.errstate(all="ignore"):
             model = _fitted(estimator, *self.train, self.agents)
             self.plan.require_covered(last_step(model).privacy_, self.plan.fit_guarantee)
             score = self.score(model, *self.validation)
@@ -293,17 +291,13 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         self, X: Any, y: Any, agents: Any, plan: SearchPlan, source: NoiseSource, own: Any
     ) -> None:
         """Run the trials, keep the best of them and, if planned, fit it on all rows."""
-        part: Any = np.arange(len(y))
-        validation: Any = None
+        part: Any = slice(None)
         if plan.score is None:
-            validation = _trials.public_rows(self.public_validation, X.shape[1])
+            train, validation = (X, y), _trials.public_rows(self.public_validation, X.shape[1])
         else:
-            part, others = _trials.split_rows(
-                self.cv, source.uniform((len(y),), (_trials.SPLIT, 0))
-            )
-            validation = _safe_indexing(X, others), y[others]
-        # Without a part there are no copies.
-        train = (X, y) if plan.score is None else (_safe_indexing(X, part), y[part])
+            uniform = source.uniform((len(y),), (_trials.SPLIT, 0))
+            part, others = _trials.split_rows(self.cv, uniform)
+            train, validation = ((_safe_indexing(X, rows), y[rows]) for rows in (part, others))
         score = plan.score or _trials.public_score(self.scoring, self.estimator)
         owners = _fit_parameters(self.estimator, agents)
         own_rows = {name: np.asarray(labels)[part] for name, labels in owners.items()}
