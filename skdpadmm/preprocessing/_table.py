@@ -350,8 +350,7 @@ def _column(key: Any, declared: Any) -> tuple[list[str], Range | _Categories]:
             f"Got {declared!r} for column {key!r} of the schema, expected (lower, upper), a Range,"
             " bool, or a list of different categories: strings, booleans or ints below 2**53,"
             " where 1, True, '1' and 'True' count as the same. Declare dates as numbers, write"
-            " decimals"
-            " with a point, and leave missing values out."
+            " decimals with a point, and leave missing values out."
         )
     return [f"{name}_{value}" for value in values], _Categories(categories)
 
