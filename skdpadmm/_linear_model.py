@@ -754,6 +754,15 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         check_scalar(n_classes, "n_classes", Integral, min_val=2)
         return int(n_classes)
 
+    def _logistic(self, n_classes: Any) -> Loss:
+        """The logistic loss of two classes, or the multinomial one of more."""
+        return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
+
+    def _hinge(self, n_classes: Any, smoothing: float) -> Loss:
+        """The smoothed hinge of two classes, or of each against the rest."""
+        width = float(smoothing)
+        return SmoothedHinge(width) if n_classes == 2 else OneVsRestHinge(n_classes, width)
+
     def _undeclared(self) -> tuple[str, ...]:
         line = "classes not declared: the set of labels seen in y is assumed to be public."
         return (line,) if self._known_classes() is None else ()
@@ -812,19 +821,6 @@ def finite_numbers(y: Any, name: str = "y") -> Array:
     """Targets as finite floats, checked after text and None have become numbers."""
     with validating():
         return np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name=name))
-
-
-def logistic_loss(n_classes: int | None) -> Loss:
-    """The logistic loss of two classes, or the multinomial one of more."""
-    assert n_classes is not None
-    return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
-
-
-def hinge_loss(n_classes: int | None, smoothing: float) -> Loss:
-    """The smoothed hinge of two classes, or of each against the rest."""
-    assert n_classes is not None
-    width = float(smoothing)
-    return SmoothedHinge(width) if n_classes == 2 else OneVsRestHinge(n_classes, width)
 
 
 def elastic_net(strength: float, l1_ratio: float) -> Penalty:

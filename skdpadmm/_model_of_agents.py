@@ -24,9 +24,7 @@ from skdpadmm._linear_model import (
     PrivateLinearModel,
     PrivateLinearRegressor,
     Targets,
-    hinge_loss,
     known_arguments,
-    logistic_loss,
     validating,
     without_data,
 )
@@ -430,8 +428,8 @@ class ChosenClassification(OwnModels, PredictsProbabilities, ClassifierOfAgents)
 
     def _loss(self, n_classes: int | None) -> Loss:
         if self.loss == "log_loss":
-            return logistic_loss(n_classes)
-        return hinge_loss(n_classes, self.smoothing)
+            return self._logistic(n_classes)
+        return self._hinge(n_classes, self.smoothing)
 
     def decision_function(self, X: Any, agents: ArrayLike | None = None) -> Array:
         """Scores of the classes, by the models that `predict` uses."""

@@ -36,9 +36,7 @@ from skdpadmm._linear_model import (
     PrivateLinearRegressor,
     elastic_net,
     finite_numbers,
-    hinge_loss,
     known_arguments,
-    logistic_loss,
 )
 from skdpadmm._sklearn import (
     COUNT,
@@ -992,7 +990,7 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     smoothing: float = parameter(1.0, POSITIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
-        return hinge_loss(n_classes, self.smoothing)
+        return self._hinge(n_classes, self.smoothing)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(1.0 / (self.C * n_samples)))
@@ -1120,7 +1118,7 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     l1_ratio: float = parameter(0.0, SHARE)
 
     def _loss(self, n_classes: int | None) -> Loss:
-        return logistic_loss(n_classes)
+        return self._logistic(n_classes)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return elastic_net(1.0 / (self.C * n_samples), self.l1_ratio)

@@ -27,12 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm._linear_model import (
-    PredictsProbabilities,
-    PrivateLinearRegressor,
-    elastic_net,
-    logistic_loss,
-)
+from skdpadmm._linear_model import PredictsProbabilities, PrivateLinearRegressor, elastic_net
 from skdpadmm._model_of_agents import ClassifierOfAgents, ModelOfAgents
 from skdpadmm._sklearn import (
     ALGORITHM,
@@ -497,7 +492,7 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
     l1_ratio: float = parameter(0.0, SHARE)
 
     def _loss(self, n_classes: int | None) -> Loss:
-        return logistic_loss(n_classes)
+        return self._logistic(n_classes)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return elastic_net(1.0 / (self.C * n_samples), self.l1_ratio)
