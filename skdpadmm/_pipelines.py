@@ -13,7 +13,6 @@ from sklearn.pipeline import Pipeline
 
 _Setting = tuple[Callable[[Any], bool], str]
 _IS_NONE: _Setting = (lambda value: value is None, "None")
-_IS_TEXT: _Setting = (lambda value: isinstance(value, str), "a string")
 
 
 def _is_entrywise(func: Any) -> bool:
@@ -49,7 +48,7 @@ _BY_ROW: dict[str, dict[str, _Setting]] = {
         "input": (lambda value: type(value) is str and value == "content", "'content'"),
         "preprocessor": _IS_NONE,
         "tokenizer": _IS_NONE,
-        "analyzer": _IS_TEXT,
+        "analyzer": (lambda value: isinstance(value, str), "a string"),
         "strip_accents": (lambda value: not callable(value), "no function"),
     },
     "sklearn.preprocessing.Binarizer": {},
