@@ -205,9 +205,10 @@ class StreamingModel(PrivateLinearModel):
         fit = PendingFit(estimator=self, planned=planned, X=X, y=targets.encoded)
         digest = plan.digest()
         noise = fit.noise(self.random_state, digest)
-        report, pieces = fit.report(plan, noise), (account, n_before)
+        report = fit.report(plan, noise)
+        stream = (account, n_before)
         # A warning of floating point would depend on data.
-        with reserved(self.ledger, report, digest, pieces) as account, np.errstate(all="ignore"):
+        with reserved(self.ledger, report, digest, stream) as account, np.errstate(all="ignore"):
             gate = gate_of(fit, plan, noise, 0 if arrived is None else arrived.state.n_steps)
             with fit.problem(plan, coordinates, gate) as problem:
                 state = algorithm.start(plan, problem) if arrived is None else arrived.state
