@@ -148,9 +148,13 @@ def plan_fits(
     for parameters in candidates:
         candidate = with_parameters(estimator, parameters, **budget)
         require_plan(candidate)
-        _require_given_agents(last_step(candidate))
-        require_known(candidate)
         last, known = last_step(candidate), dict(facts or {})
+        if condition := condition_of(getattr(last, "partition", "iid")):
+            raise ValueError(
+                f"Got partition={last.partition!r}, expected 'iid' or 'quantity', or agents by"
+                f" their column: {condition}"
+            )
+        require_known(candidate)
         if "n_features" not in known:
             known["n_features"] = n_features_of_last_step(candidate, n_features, columns)
         asked = signature(last.plan).parameters
@@ -164,14 +168,6 @@ def plan_fits(
             plans.append(last.plan(n_samples, **known))
         warned |= {str(line.message): line.category for line in caught}
     return plans, warned
-
-
-def _require_given_agents(estimator: Any) -> None:
-    if condition := condition_of(getattr(estimator, "partition", "iid")):
-        raise ValueError(
-            f"Got partition={estimator.partition!r}, expected 'iid' or 'quantity', or agents by"
-            f" their column: {condition}"
-        )
 
 
 def sizes_of_folds(
