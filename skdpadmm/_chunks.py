@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from skdpadmm.engine import ChunkParts, Engine, parts_of_chunks
+from skdpadmm.engine import ChunkParts, Engine, PlacedParts, parts_of_chunks
 from skdpadmm.network import Ownership, ownership_of_labels, positions_of_labels
 from skdpadmm.protocol import Problem, Summand
 from skdpadmm.records import Coordinates, Rows
@@ -65,7 +65,6 @@ class Chunk:
     X: Any
     y: NDArray[Any]  # As the loss expects it.
     agents: Any  # The label of each row, or None.
-    n_features: int
     columns: dict[str, Any]  # What the estimator has seen, as attributes.
 
 
@@ -78,7 +77,7 @@ def checked(model: Any, X: Any, y: Any, agents: Any = None) -> Chunk | None:
     agents = model._labels_of_rows(X, agents)
     X, _, targets = model._check_targets(X, y)
     columns = {name: value for name, value in vars(model).items() if name.endswith("_in_")}
-    return Chunk(X, targets.encoded, agents, X.shape[1], columns)
+    return Chunk(X, targets.encoded, agents, columns)
 
 
 class Shard:
@@ -94,11 +93,11 @@ class Shard:
         self.chunk, self.raw = checked(model, *self.raw), None
         if self.chunk is None:
             return None
-        owners, n = Counter[Any](), self.chunk.X.shape[0]
+        owners, (n, n_features) = Counter[Any](), self.chunk.X.shape
         if self.chunk.agents is not None:
             found = ownership_of_labels(self.chunk.agents, n_samples=n)
             owners.update(dict(zip(found.labels.tolist(), found.sizes.tolist(), strict=True)))
-        return n, self.chunk.n_features, self.chunk.columns, owners
+        return n, n_features, self.chunk.columns, owners
 
     def on_rows(self, method: Callable[..., Any], *args: Any) -> Any:
         """``method(self, *args)``; None without rows."""
@@ -136,7 +135,7 @@ class Shard:
 class Shards:
     """All rows of a fit, in the workers of a client: validated by a model, seen in coordinates."""
 
-    def __init__(self, parts: ChunkParts, model: Any) -> None:
+    def __init__(self, parts: ChunkParts | PlacedParts, model: Any) -> None:
         self.parts, self.n_functions = parts, 0
         facts = [facts for facts in parts.each(Shard.check, model) if facts is not None]
         n_rows, n_features, columns, owners = zip(*facts, strict=True) if facts else ((),) * 4
@@ -232,7 +231,7 @@ def read_chunks(model: Any, X: Any, y: Any, labels: Any) -> Iterator[tuple[Any, 
         return
     with tempfile.TemporaryFile() as file:
         read = list(_written(checker, chunks, file))
-        columns = same_columns([own.n_features for own in read], [own.columns for own in read])
+        columns = same_columns([own.X.shape[1] for own in read], [own.columns for own in read])
         vars(model).update(columns)
         y, agents = np.concatenate([own.y for own in read]), None
         if read[0].agents is not None:
@@ -240,7 +239,7 @@ def read_chunks(model: Any, X: Any, y: Any, labels: Any) -> Iterator[tuple[Any, 
         if sparse.issparse(read[0].X):
             yield sparse.vstack([own.X for own in read], format="csr"), y, agents
         else:
-            shape = (len(y), read[0].n_features)
+            shape = (len(y), read[0].X.shape[1])
             yield np.memmap(file, dtype=read[0].X.dtype, mode="r", shape=shape), y, agents
 
 

@@ -89,12 +89,8 @@ class Fitted:
     # Models after each iteration, where a trace was asked for.
     path: list[Array] | None = None
 
-    def in_user_units(self) -> tuple[Array, Array]:
-        """Coefficients (n_outputs, n_features) and intercepts (n_outputs,)."""
-        return self.coordinates.to_user(self.solution.parameters)
-
-    def stack_in_user_units(self, models: Array) -> tuple[Array, Array]:
-        """Those of models of shape (..., n_parameters, n_outputs)."""
+    def in_user_units(self, models: Array) -> tuple[Array, Array]:
+        """Coefficients and intercepts of models of shape (..., n_parameters, n_outputs)."""
         *stacked, d, n_outputs = models.shape
         columns = np.moveaxis(models, -2, 0).reshape(d, -1)
         coef, intercept = self.coordinates.to_user(columns)
@@ -104,9 +100,9 @@ class Fitted:
         """Those of each agent's model, along a first axis; the common model where they agree."""
         models = self.solution.parameters_per_agent
         if models is None:
-            coef, intercept = self.in_user_units()
+            coef, intercept = self.in_user_units(self.solution.parameters)
             return np.repeat(coef[None], n_agents, 0), np.repeat(intercept[None], n_agents, 0)
-        return self.stack_in_user_units(models)
+        return self.in_user_units(models)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -258,13 +254,14 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 
 @contextmanager
 def reserved(
-    ledger: str | None, report: PrivacyReport, plan: Plan, begun: tuple[str, int] | None = None
+    ledger: Any, report: PrivacyReport, digest: bytes, stream: tuple[str | None, int] | None = None
 ) -> Iterator[str | None]:
     """Reserve the cost of a fit before it uses data, and mark it as done afterwards.
 
     A fit that fails counts as spent. A stream has one cost, whichever piece a record comes in:
-    `begun` are its key and the number of earlier records. Of two copies that go on with the same
-    records the later is counted anew, and so is one that goes on from before a piece that failed.
+    `stream` are its key, once it has begun, and the number of earlier records. Of two copies that
+    go on with the same records the later is counted anew, and so is one that goes on from before a
+    piece that failed.
     """
     if ledger is None:
         yield None
@@ -273,21 +270,20 @@ def reserved(
     from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 
     account = PrivacyLedger(ledger)
-    if begun is not None and account.advance(*begun):
-        yield begun[0]
+    begun, n_before = stream or (None, 0)
+    if begun is not None and account.advance(begun, n_before):
+        yield begun
         return
-    key = account.reserve(LedgerEntry.of_report(report, plan.digest().hex()))
-    if plan.facts.is_stream:
-        account.advance(key, 0 if begun is None else begun[1])
-    yield key
-    account.finish(key)
+    with account.counting(LedgerEntry.of_report(report, digest.hex())) as key:
+        if stream is not None:
+            account.advance(key, n_before)
+        yield key
 
 
 def progress_bar(*items: Any, **options: Any) -> Any:
     """A bar of tqdm for a terminal or a notebook; without ipywidgets a notebook has one of text."""
-    with warnings.catch_warnings():
-        # That widgets are not installed, where text serves as well.
-        warnings.simplefilter("ignore")
+    # That widgets are not installed, where text serves as well.
+    with warnings.catch_warnings(action="ignore"):
         from tqdm.auto import tqdm
     return tqdm(*items, **options)
 

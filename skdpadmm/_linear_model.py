@@ -154,9 +154,6 @@ class PrivateLinearModel(LinkedEstimator):
     verbose: int = parameter(0, "verbose")
     intervals: bool = absent(False)
 
-    # What scikit-learn has for the same model, as "module.Class" of it; empty: nothing.
-    _sklearn_class = ""
-
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of an algorithm object by ``algorithm__<parameter>``."""
         nested = [name for name in params if name.startswith("algorithm__")]
@@ -180,9 +177,10 @@ class PrivateLinearModel(LinkedEstimator):
     def _spend(self, fit: PendingFit) -> tuple[Fitted, PrivacyReport]:
         """Reserve what the plan costs, and run it."""
         plan = fit.planned.plan
-        noise = fit.noise(self.random_state, plan.digest())
+        digest = plan.digest()
+        noise = fit.noise(self.random_state, digest)
         report = fit.report(plan, noise)
-        with reserved(self.ledger, report, plan):
+        with reserved(self.ledger, report, digest):
             fitted = fit.solve(noise)
         # A private number of records is known, up to its noise, only now.
         return fitted, report if fit.plan_for is None else fit.report(fitted.plan, noise)
@@ -437,7 +435,7 @@ class PrivateLinearModel(LinkedEstimator):
 
         Where agents have models of their own, the common one is their average.
         """
-        coef, intercept = fitted.stack_in_user_units(models)
+        coef, intercept = fitted.in_user_units(models)
         if not is_classifier(self):
             coef, intercept = coef[..., 0, :], intercept[..., 0]
         if models.ndim == 4:
@@ -512,15 +510,6 @@ class PrivateLinearModel(LinkedEstimator):
         n_samples, n_features = int(n_samples), int(n_features)
         facts |= {"n_samples": n_samples, "n_features": n_features, "feature_names": names}
         return self._plan_fit(**facts).plan
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        if tags.regressor_tags is not None:
-            # Of 200 rows and 10 columns, at epsilon=1, one draw of ten or twenty has an R2 below
-            # the .5 that scikit-learn's checks ask for.
-            tags.regressor_tags.poor_score = True
-        return tags
 
 
 class SeesRows:
@@ -706,7 +695,7 @@ class PrivateLinearRegressor(PredictsNumbers, PrivateLinearModel):
 
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
-        coef, intercept = fitted.in_user_units()
+        coef, intercept = fitted.in_user_units(fitted.solution.parameters)
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
         loss = self._loss(None)
         if type(loss).inverse_link is not Loss.inverse_link:
@@ -765,6 +754,15 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
         check_scalar(n_classes, "n_classes", Integral, min_val=2)
         return int(n_classes)
 
+    def _logistic(self, n_classes: Any) -> Loss:
+        """The logistic loss of two classes, or the multinomial one of more."""
+        return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
+
+    def _hinge(self, n_classes: Any, smoothing: float) -> Loss:
+        """The smoothed hinge of two classes, or of each against the rest."""
+        width = float(smoothing)
+        return SmoothedHinge(width) if n_classes == 2 else OneVsRestHinge(n_classes, width)
+
     def _undeclared(self) -> tuple[str, ...]:
         line = "classes not declared: the set of labels seen in y is assumed to be public."
         return (line,) if self._known_classes() is None else ()
@@ -788,7 +786,7 @@ class PrivateLinearClassifier(PredictsClasses, PrivateLinearModel):
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
         self.classes_ = targets.classes
-        self.coef_, self.intercept_ = fitted.in_user_units()
+        self.coef_, self.intercept_ = fitted.in_user_units(fitted.solution.parameters)
         loss, solution = fitted.plan.facts.loss, fitted.solution
         if isinstance(loss.unweighted, LogisticLoss | MultinomialLoss):
             # For `predict_proba`.
@@ -823,19 +821,6 @@ def finite_numbers(y: Any, name: str = "y") -> Array:
     """Targets as finite floats, checked after text and None have become numbers."""
     with validating():
         return np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name=name))
-
-
-def logistic_loss(n_classes: int | None) -> Loss:
-    """The logistic loss of two classes, or the multinomial one of more."""
-    assert n_classes is not None
-    return LogisticLoss() if n_classes == 2 else MultinomialLoss(n_classes)
-
-
-def hinge_loss(n_classes: int | None, smoothing: float) -> Loss:
-    """The smoothed hinge of two classes, or of each against the rest."""
-    assert n_classes is not None
-    width = float(smoothing)
-    return SmoothedHinge(width) if n_classes == 2 else OneVsRestHinge(n_classes, width)
 
 
 def elastic_net(strength: float, l1_ratio: float) -> Penalty:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
@@ -25,9 +24,7 @@ from skdpadmm._linear_model import (
     PrivateLinearModel,
     PrivateLinearRegressor,
     Targets,
-    hinge_loss,
     known_arguments,
-    logistic_loss,
     validating,
     without_data,
 )
@@ -284,10 +281,9 @@ class ModelOfAgents(PrivateLinearModel):
         return X, np.asarray(y)
 
     def _check_predict(self: Any, X: Any) -> Any:
-        check_is_fitted(self, "coef_")
         if self.agent_column is None:
-            with validating():
-                return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+            return PrivateLinearModel._check_predict(self, X)
+        check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)
         with validating():
             features = without_column(X, column_number(self.agent_column, X))
@@ -432,8 +428,8 @@ class ChosenClassification(OwnModels, PredictsProbabilities, ClassifierOfAgents)
 
     def _loss(self, n_classes: int | None) -> Loss:
         if self.loss == "log_loss":
-            return logistic_loss(n_classes)
-        return hinge_loss(n_classes, self.smoothing)
+            return self._logistic(n_classes)
+        return self._hinge(n_classes, self.smoothing)
 
     def decision_function(self, X: Any, agents: ArrayLike | None = None) -> Array:
         """Scores of the classes, by the models that `predict` uses."""
@@ -454,8 +450,7 @@ class ChosenClassification(OwnModels, PredictsProbabilities, ClassifierOfAgents)
 
 def has_labels(values: Any) -> bool:
     """Whether there is one value for each label: a dict, or a pandas Series."""
-    is_series = hasattr(values, "index") and hasattr(values, "keys")
-    return isinstance(values, Mapping) or (is_series and not hasattr(values, "columns"))
+    return hasattr(values, "keys") and not hasattr(values, "columns")
 
 
 def in_order_of_agents(values: Any, labels: list[Any] | None, name: str) -> Any:

@@ -13,12 +13,6 @@ from sklearn.pipeline import Pipeline
 
 _Setting = tuple[Callable[[Any], bool], str]
 _IS_NONE: _Setting = (lambda value: value is None, "None")
-_IS_TEXT: _Setting = (lambda value: isinstance(value, str), "a string")
-
-
-def _is(expected: Any) -> _Setting:
-    # By type too, as 0 == False; arrays are equal to nothing.
-    return (lambda value: type(value) is type(expected) and value == expected), repr(expected)
 
 
 def _is_entrywise(func: Any) -> bool:
@@ -51,10 +45,10 @@ _BY_ROW: dict[str, dict[str, _Setting]] = {
     },
     "sklearn.feature_extraction.FeatureHasher": {},
     "sklearn.feature_extraction.HashingVectorizer": {
-        "input": _is("content"),
+        "input": (lambda value: type(value) is str and value == "content", "'content'"),
         "preprocessor": _IS_NONE,
         "tokenizer": _IS_NONE,
-        "analyzer": _IS_TEXT,
+        "analyzer": (lambda value: isinstance(value, str), "a string"),
         "strip_accents": (lambda value: not callable(value), "no function"),
     },
     "sklearn.preprocessing.Binarizer": {},
@@ -164,6 +158,15 @@ def last_step(estimator: Any) -> Any:
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
+
+
+def prefix_of(estimator: Any) -> str:
+    """What names of parameters of the last step begin with in a pipeline."""
+    prefix = ""
+    while isinstance(estimator, Pipeline):
+        name, estimator = estimator.steps[-1]
+        prefix += f"{name}__"
+    return prefix
 
 
 def with_parameters(estimator: Any, parameters: Mapping[str, Any], **own: Any) -> Any:

@@ -297,5 +297,4 @@ def _weak_signal(plan: Plan, signal: Signal) -> str:
 
 def _rounded_up(count: float) -> int:
     """A count with two digits."""
-    digits = 10.0 ** max(math.floor(math.log10(count)) - 1, 0)
-    return int(math.ceil(count / digits) * digits)
+    return math.ceil(float(round_up(count, 2)))

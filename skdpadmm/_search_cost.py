@@ -127,8 +127,8 @@ def _drawn(search: Any) -> list[dict[str, Any]]:
         )
     # A generator would go on from where this leaves it, and so would a distribution.
     space, seed = copy.deepcopy((search.param_distributions, search.random_state))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a small grid, which fit repeats
+    # Of a small grid, which fit repeats.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return list(ParameterSampler(space, search.n_iter, random_state=seed))
 
 
@@ -148,9 +148,13 @@ def plan_fits(
     for parameters in candidates:
         candidate = with_parameters(estimator, parameters, **budget)
         require_plan(candidate)
-        _require_given_agents(last_step(candidate))
-        require_known(candidate)
         last, known = last_step(candidate), dict(facts or {})
+        if condition := condition_of(getattr(last, "partition", "iid")):
+            raise ValueError(
+                f"Got partition={last.partition!r}, expected 'iid' or 'quantity', or agents by"
+                f" their column: {condition}"
+            )
+        require_known(candidate)
         if "n_features" not in known:
             known["n_features"] = n_features_of_last_step(candidate, n_features, columns)
         asked = signature(last.plan).parameters
@@ -164,14 +168,6 @@ def plan_fits(
             plans.append(last.plan(n_samples, **known))
         warned |= {str(line.message): line.category for line in caught}
     return plans, warned
-
-
-def _require_given_agents(estimator: Any) -> None:
-    if condition := condition_of(getattr(estimator, "partition", "iid")):
-        raise ValueError(
-            f"Got partition={estimator.partition!r}, expected 'iid' or 'quantity', or agents by"
-            f" their column: {condition}"
-        )
 
 
 def sizes_of_folds(
@@ -368,11 +364,8 @@ def _require_unchanged(search: Any, n_samples: int, n_folds: int, known: dict[st
     best: Any = getattr(search, "best_estimator_", None)
     is_changed = n_folds != search.n_splits_ or bool(search.refit) != (best is not None)
     if best is not None:
-        report, chosen = (
-            last_step(best).privacy_,
-            [search.cv_results_["params"][search.best_index_]],
-        )
-        (plan,), _ = plan_fits(search.estimator, chosen, n_samples, **known)
+        report = last_step(best).privacy_
+        (plan,), _ = plan_fits(search.estimator, [search.best_params_], n_samples, **known)
         # Estimators know their parameters of today alone.
         was, now = claims_of_report(report)[0], claim_of(plan)
         is_changed |= (was.observer, was.relation[:2]) != (now.observer, now.relation[:2])

@@ -25,7 +25,7 @@ DOCUMENTATION = "https://skdpadmm.example/stable"
 
 
 class LinkedEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator whose diagram links to its page of this package's API reference."""
+    """An estimator of dense or sparse rows; its diagram links to its page of the API reference."""
 
     _doc_link_module = "skdpadmm"
     _doc_link_template = DOCUMENTATION + "/generated/{estimator_module}.{estimator_name}.html"
@@ -33,6 +33,11 @@ class LinkedEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def _parameter_constraints(self) -> dict[str, Any]:
         return {each.name: each.metadata["allowed"] for each in fields(self) if each.init}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class _Explained(_available_if._AvailableIfDescriptor):  # type: ignore[misc]

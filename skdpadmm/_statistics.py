@@ -118,7 +118,7 @@ def run_statistics(
     )
     # A warning, of a model or of floating point, would depend on data.
     silence = warnings.catch_warnings(action="ignore")
-    with silence, np.errstate(all="ignore"), reserved(ledger, report, plan):
+    with silence, np.errstate(all="ignore"), reserved(ledger, report, plan.digest()):
         gate = protocol.Gate(plan, noise)
         result = compute(gate)
         gate.close()

@@ -165,12 +165,6 @@ class StreamingModel(PrivateLinearModel):
             warn_user(line, PrivacyWarning)
         return self
 
-    def _fit_stream(self, X: Any, y: ArrayLike) -> None:
-        """Fit all at once: a stream that begins and ends here."""
-        self._forget()
-        self._arrive(X, y)
-        self.finalize()
-
     def _arrive(self, X: Any, y: ArrayLike) -> None:
         """Validate, plan, reserve, run, keep, as `_fit` does, for new records."""
         self._curator(False)
@@ -179,7 +173,7 @@ class StreamingModel(PrivateLinearModel):
                 "Got a collection of dask for a stream, expected records. Pass the chunks to"
                 " partial_fit one after the other, or choose algorithm='consensus-admm'."
             )
-        arrived, n_before, begun = self._arrived_, 0, None
+        arrived, account, n_before = self._arrived_, None, 0
         X, _, targets = self._check_targets(X, y, reset=arrived is None)
         with warnings.catch_warnings():
             if arrived is not None:
@@ -207,13 +201,14 @@ class StreamingModel(PrivateLinearModel):
                     " counted in one ledger. Set them back, or begin anew with fit."
                 )
             # The report keeps what was assumed to be public of the first records.
-            plan, n_before = arrived.plan, arrived.n_samples
-            begun = None if arrived.account is None else (arrived.account, n_before)
+            plan, account, n_before = arrived.plan, arrived.account, arrived.n_samples
         fit = PendingFit(estimator=self, planned=planned, X=X, y=targets.encoded)
-        noise = fit.noise(self.random_state, plan.digest())
+        digest = plan.digest()
+        noise = fit.noise(self.random_state, digest)
         report = fit.report(plan, noise)
+        stream = (account, n_before)
         # A warning of floating point would depend on data.
-        with reserved(self.ledger, report, plan, begun) as account, np.errstate(all="ignore"):
+        with reserved(self.ledger, report, digest, stream) as account, np.errstate(all="ignore"):
             gate = gate_of(fit, plan, noise, 0 if arrived is None else arrived.state.n_steps)
             with fit.problem(plan, coordinates, gate) as problem:
                 state = algorithm.start(plan, problem) if arrived is None else arrived.state

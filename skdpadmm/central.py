@@ -18,7 +18,6 @@ records.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Self
@@ -37,9 +36,7 @@ from skdpadmm._linear_model import (
     PrivateLinearRegressor,
     elastic_net,
     finite_numbers,
-    hinge_loss,
     known_arguments,
-    logistic_loss,
 )
 from skdpadmm._sklearn import (
     COUNT,
@@ -50,6 +47,7 @@ from skdpadmm._sklearn import (
     Interval,
     OneOf,
     _fit_context,
+    absent,
     parameter,
 )
 from skdpadmm._streaming import StreamingModel
@@ -140,7 +138,10 @@ class CentralModel(StreamingModel):
         with all_or_nothing(self):
             if self._stream() is not None:
                 self._curator(persons is not None or sample_weight is not None)
-                self._fit_stream(X, y)
+                # A stream that begins and ends here.
+                self._forget()
+                self._arrive(X, y)
+                self.finalize()
             else:
                 self._fit(X, y, persons, sample_weight)
         return self
@@ -224,10 +225,7 @@ class _LogLinkRegressor(CentralModel, PrivateLinearRegressor):
     """A regression of rates, whose logarithms are linear."""
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
-
-    @abstractmethod
-    def _power(self) -> float:
-        """Of Tweedie's family."""
+    power: float = absent(1.0)
 
     def _loss(self, n_classes: int | None) -> Loss:
         if self.target_bounds is None:
@@ -236,7 +234,7 @@ class _LogLinkRegressor(CentralModel, PrivateLinearRegressor):
                 " and targets are kept between them. Declare a range that is public, such as"
                 " (0, 20) for counts or (10, 10_000) for costs."
             )
-        return TweedieLoss(self._power(), *declared_target_bounds(self.target_bounds))
+        return TweedieLoss(float(self.power), *declared_target_bounds(self.target_bounds))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -245,7 +243,7 @@ class _LogLinkRegressor(CentralModel, PrivateLinearRegressor):
         return tags
 
     def _exported(self) -> Any:
-        model = TweedieRegressor(power=self._power(), link="log", alpha=self.alpha)
+        model = TweedieRegressor(power=float(self.power), link="log", alpha=self.alpha)
         model._base_loss = model._get_loss()  # Its predictions ask for it.
         return model
 
@@ -362,8 +360,6 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     >>> model.fit(X, y).coef_.round(2)
     array([ 0.98, -1.95,  0.  ])
     """
-
-    _sklearn_class = "linear_model.ElasticNet"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
     l1_ratio: float = parameter(0.5, SHARE)
@@ -485,10 +481,7 @@ class DPAdmmGammaRegressor(_LogLinkRegressor):
     array([ 1. , -0.5])
     """
 
-    _sklearn_class = "linear_model.GammaRegressor"
-
-    def _power(self) -> float:
-        return 2.0
+    power: float = absent(2.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -749,8 +742,6 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     array([ 1.07, -1.96, -0.02])
     """
 
-    _sklearn_class = "linear_model.HuberRegressor"
-
     huber_threshold: float = parameter(0.2, POSITIVE)
     alpha: float = parameter(1e-4, NON_NEGATIVE)
 
@@ -865,8 +856,6 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     >>> model.fit(X, y).coef_.round(2)
     array([ 0.98, -1.94,  0.  ])
     """
-
-    _sklearn_class = "linear_model.Lasso"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
 
@@ -997,13 +986,11 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     0.89
     """
 
-    _sklearn_class = "svm.LinearSVC"
-
     C: float = parameter(1.0, POSITIVE_OR_INF)
     smoothing: float = parameter(1.0, POSITIVE)
 
     def _loss(self, n_classes: int | None) -> Loss:
-        return hinge_loss(n_classes, self.smoothing)
+        return self._hinge(n_classes, self.smoothing)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return SquaredL2(float(1.0 / (self.C * n_samples)))
@@ -1127,13 +1114,11 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     0.89
     """
 
-    _sklearn_class = "linear_model.LogisticRegression"
-
     C: float = parameter(float("inf"), POSITIVE_OR_INF)
     l1_ratio: float = parameter(0.0, SHARE)
 
     def _loss(self, n_classes: int | None) -> Loss:
-        return logistic_loss(n_classes)
+        return self._logistic(n_classes)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return elastic_net(1.0 / (self.C * n_samples), self.l1_ratio)
@@ -1248,11 +1233,6 @@ class DPAdmmPoissonRegressor(_LogLinkRegressor):
     >>> model.fit(X, y).coef_.round(1)
     array([ 1. , -0.5])
     """
-
-    _sklearn_class = "linear_model.PoissonRegressor"
-
-    def _power(self) -> float:
-        return 1.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -1375,8 +1355,6 @@ class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
     0.9
     """
 
-    _sklearn_class = "linear_model.QuantileRegressor"
-
     quantile: float = parameter(0.5, Interval(Real, 0, 1, closed="neither"))
     alpha: float = parameter(1.0, NON_NEGATIVE)
     smoothing: float = parameter(0.02, POSITIVE)
@@ -1493,8 +1471,6 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     >>> round(model.privacy_.epsilon(), 3)
     1.0
     """
-
-    _sklearn_class = "linear_model.Ridge"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
 
@@ -1620,9 +1596,4 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
     array([ 1. , -0.5])
     """
 
-    _sklearn_class = "linear_model.TweedieRegressor"
-
     power: float = parameter(1.5, Interval(Real, 1, 2, closed="both"))
-
-    def _power(self) -> float:
-        return float(self.power)

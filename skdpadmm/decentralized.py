@@ -65,14 +65,14 @@ class DecentralizedModel(OwnModels):
     algorithm: Any = parameter("multi-step-admm", *ALGORITHM)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
-        alpha, l1_ratio = float(self.alpha), float(self.l1_ratio)
-        if self.penalty is None:
-            return NoPenalty()
-        if self.penalty == "l2":
-            return SquaredL2(alpha)
-        if self.penalty == "l1":
-            return L1(alpha)
-        return elastic_net(alpha, l1_ratio)
+        alpha = float(self.alpha)
+        penalties = {
+            None: NoPenalty(),
+            "l1": L1(alpha),
+            "l2": SquaredL2(alpha),
+            "elasticnet": elastic_net(alpha, float(self.l1_ratio)),
+        }
+        return penalties[self.penalty]
 
     def _agents(self, sizes: NDArray[np.intp], labels: NDArray[Any] | None) -> Agents:
         topology, graphs = self._topology(len(sizes), labels)
@@ -126,13 +126,17 @@ class DecentralizedModel(OwnModels):
     def _keep(self, fitted: Fitted, targets: Targets) -> None:
         super()._keep(fitted, targets)
         self.topology_ = network_of(fitted.plan.facts).topology
-        n_agents, squares = len(self.agent_labels_), 0.0
         # Squares of noisy models may overflow.
         with np.errstate(all="ignore"):
-            for name in ("coef", "intercept"):
-                gap = getattr(self, f"{name}_per_agent_") - getattr(self, f"{name}_")
-                squares = squares + np.square(gap).reshape(n_agents, -1).sum(axis=1)
-            self.consensus_error_ = float(np.sqrt(np.mean(squares)))
+            self.consensus_error_ = float(np.sqrt(np.mean(self._squared_disagreements())))
+
+    def _squared_disagreements(self) -> Any:
+        """Squared distance of the model of each agent from the average model."""
+        squares: Any = 0.0
+        for name in ("coef", "intercept"):
+            gap = getattr(self, f"{name}_per_agent_") - getattr(self, f"{name}_")
+            squares = squares + np.square(gap).reshape(len(gap), -1).sum(axis=1)
+        return squares
 
 
 def _count_nodes(topology: Any) -> int | None:

@@ -133,6 +133,10 @@ class PlacedParts:
         spread = self.pool.map if self.pool is not None and len(self.parts) > 1 else map
         return add_up(spread(partial(call_part, method=method, args=args), self.parts))
 
+    def each(self, method: Method, *args: object) -> list[Any]:
+        """Results of ``method(part, *args)`` in the order of the parts."""
+        return [call_part(part, method, args) for part in self.parts]
+
 
 def call_part(part: object, method: Method, args: tuple[object, ...]) -> Any:
     """``method(part, *args)`` without a warning of floating point, which would depend on data."""

@@ -27,12 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdpadmm._linear_model import (
-    PredictsProbabilities,
-    PrivateLinearRegressor,
-    elastic_net,
-    logistic_loss,
-)
+from skdpadmm._linear_model import PredictsProbabilities, PrivateLinearRegressor, elastic_net
 from skdpadmm._model_of_agents import ClassifierOfAgents, ModelOfAgents
 from skdpadmm._sklearn import (
     ALGORITHM,
@@ -213,8 +208,6 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
     array([ 0.98, -1.96,  0.  ])
     """
 
-    _sklearn_class = "linear_model.ElasticNet"
-
     alpha: float = parameter(1.0, NON_NEGATIVE)
     l1_ratio: float = parameter(0.5, SHARE)
 
@@ -349,8 +342,6 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
     array([ 0.96, -1.97,  0.  ])
     """
-
-    _sklearn_class = "linear_model.Lasso"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
 
@@ -497,13 +488,11 @@ class DPFedLogisticRegression(FederatedModel, PredictsProbabilities, ClassifierO
     0.88
     """
 
-    _sklearn_class = "linear_model.LogisticRegression"
-
     C: float = parameter(float("inf"), POSITIVE_OR_INF)
     l1_ratio: float = parameter(0.0, SHARE)
 
     def _loss(self, n_classes: int | None) -> Loss:
-        return logistic_loss(n_classes)
+        return self._logistic(n_classes)
 
     def _penalty(self, n_samples: int, n_features: int) -> Penalty:
         return elastic_net(1.0 / (self.C * n_samples), self.l1_ratio)
@@ -635,8 +624,6 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
     {'server': 1.0, 'sums': 1.0, 'model': 0.85}
     """
-
-    _sklearn_class = "linear_model.Ridge"
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
 

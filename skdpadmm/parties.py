@@ -26,7 +26,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from copy import copy
 from functools import partial
 from typing import Any, cast
 
@@ -37,6 +37,7 @@ from sklearn.base import clone, is_classifier
 from skdpadmm._chunks import Shard, Shards
 from skdpadmm._fitting import PendingFit, gates_by
 from skdpadmm._linear_model import Targets, class_labels
+from skdpadmm.engine import PlacedParts
 from skdpadmm.federated import FederatedModel
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.network import Ownership, ownership_of_labels
@@ -216,15 +217,12 @@ class Party:
                 f"Got request {number}, whose message the ledger has and the journal lacks,"
                 " expected the journal that has it. Begin a new run."
             )
-        own = {"journal": journal, "place": self._place, "keys": self._keys}
-        own["agreement"] = self.digest
-        with gates_by(partial(_PartyGate, **own)):
+        with gates_by(partial(_PartyGate, party=self, journal=journal)):
             try:
                 fitted = fit.solve(self._noise)
             except _MessageReady:
                 return journal.all(MESSAGE)[number]
-        model = clone(self._model)
-        vars(model).update(vars(self._model))
+        model = copy(self._model)
         model._keep(fitted, self._targets)
         model.privacy_ = self.report
         if self._ledger is not None:
@@ -309,13 +307,12 @@ def coordinate(
         their ledgers.
     """
     model, owners, targets = _agreed(estimator, agent_sizes)
-    names = None if isinstance(columns, int) else list(columns)
     # In place of the rows that others have; what is computed from it is not used.
     example: Any = np.zeros((1, columns if isinstance(columns, int) else len(columns)))
-    if names is not None:
+    if not isinstance(columns, int):
         import pandas as pd
 
-        example = pd.DataFrame(example, columns=names)
+        example = pd.DataFrame(example, columns=list(columns))
     labels = [0.0] if targets.classes is None else targets.classes[:1]
     rows = _own_rows(model, example, labels, sum(agent_sizes.values()))
     fit = _pending(model, rows, targets, owners)
@@ -413,20 +410,13 @@ class _LockstepGate(Gate):
 class _PartyGate(_LockstepGate):
     """Releases of one party: its own messages with its own noise, and the sums of all."""
 
-    def __init__(
-        self,
-        *facts: Any,
-        journal: Journal,
-        place: int,
-        keys: Mapping[int, bytes],
-        agreement: str,
-    ) -> None:
+    def __init__(self, *facts: Any, party: Party, journal: Journal) -> None:
         super().__init__(*facts)
-        self._journal, self._place = journal, place
+        self._journal, self._place = journal, party._place
         self._sent, self._sums = journal.all(MESSAGE), journal.all(SUM)
         self._shared: dict[int, KeyedNoise] = {}
-        if keys:
-            self._agree(keys, agreement)
+        if party._keys:
+            self._agree(party._keys, party.digest)
 
     def release(self, name: str, value: Array, senders: Any = None) -> Array:
         """Send the own message, unless it was sent, and go on with the sum of all of them."""
@@ -612,25 +602,10 @@ def _agreed(estimator: Any, sizes: Mapping[Any, int]) -> tuple[Any, Ownership, T
     return model, owners, Targets(encoded=np.empty(0), classes=classes)
 
 
-@dataclass(frozen=True, eq=False)
-class _Here:
-    """A shard in this process, in place of shards in workers."""
-
-    shard: Shard
-
-    def each(self, method: Callable[..., Any], *args: Any) -> list[Any]:
-        """The result of a method of the shard."""
-        return [method(self.shard, *args)]
-
-    def sum(self, method: Callable[..., Any], *args: Any) -> Any:
-        """The same, as a sum over one."""
-        return method(self.shard, *args)
-
-
 def _own_rows(model: Any, X: Any, y: Any, n_samples: int) -> Shards:
     """Own rows of so many: sums are over these alone."""
     X = X if hasattr(X, "shape") else np.asarray(X)
-    rows = Shards(_Here(Shard(X, np.asarray(y), None)), model)  # type: ignore[arg-type]
+    rows = Shards(PlacedParts([Shard(X, np.asarray(y), None)]), model)
     rows.shape = (n_samples, rows.shape[1])
     return rows
 

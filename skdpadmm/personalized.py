@@ -80,7 +80,7 @@ from skdpadmm.network import (
 )
 from skdpadmm.penalties import Penalty, SquaredL2
 from skdpadmm.privacy import PrivacyReport
-from skdpadmm.protocol import EAVESDROPPER, Agents, Budget, Neighborhood, neighborhood_of
+from skdpadmm.protocol import EAVESDROPPER, Agents, Neighborhood, neighborhood_of
 from skdpadmm.records import Rows, rounding_factor
 
 __all__ = [
@@ -225,22 +225,19 @@ class PersonalizedModel(OwnModels):
                 f"Got agent={agent!r}, expected a label of an agent in the fit, such as"
                 f" {known[:5]!r}."
             )
-        is_regression, (features, target) = not is_classifier(self), self._own_rows(agent, X, y)
         position = known.index(agent)
+        coef, intercept = self._refit(position, *self._own_rows(agent, X, y))
         model: LocalRegressor | LocalClassifier
-        if is_regression:
-            coef, intercept = self._refit(position, features, finite_numbers(target))
-            model = LocalRegressor()
-            model.coef_, model.intercept_ = coef[0], float(intercept[0])
-            if self._inverse_link_ is not None:
-                model._inverse_link_ = self._inverse_link_
-        else:
-            targets, model = encoded_targets(target, self.classes_), LocalClassifier()
-            model.coef_, model.intercept_ = self._refit(position, features, targets.encoded)
+        if is_classifier(self):
+            model = LocalClassifier()
+            model.coef_, model.intercept_, model.classes_ = coef, intercept, self.classes_
             # The loss of the fit, whatever the parameter is now.
             is_logistic = isinstance(self._facts_.loss.unweighted, LogisticLoss | MultinomialLoss)
             model.loss = "log_loss" if is_logistic else "smoothed_hinge"
-            model.classes_ = targets.classes
+        else:
+            model = LocalRegressor()
+            model.coef_, model.intercept_ = coef[0], float(intercept[0])
+            model._inverse_link_ = self._inverse_link_
         model.agent_ = known[position]
         for name in ("agent_column", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
@@ -248,10 +245,12 @@ class PersonalizedModel(OwnModels):
         return model
 
     def _own_rows(self, agent: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-        """Validated rows and targets of one agent."""
+        """Validated rows of one agent, and targets as the loss expects them."""
         X_own = self._check_predict(X)
         with validating():
-            own = check_X_y(X_own, y, accept_sparse="csr", y_numeric=not is_classifier(self))
+            features, target = check_X_y(
+                X_own, y, accept_sparse="csr", y_numeric=not is_classifier(self)
+            )
         if self.agent_column is not None:
             owners = set(self._labels_of_rows(X, None).tolist())
             if owners != {agent}:
@@ -259,7 +258,9 @@ class PersonalizedModel(OwnModels):
                     f"Got rows of agents {list(owners)[:5]!r} for agent={agent!r}, expected its own"
                     f" alone: those with {agent!r} in column {self.agent_column!r}."
                 )
-        return own
+        if is_classifier(self):
+            return features, encoded_targets(target, self.classes_).encoded
+        return features, finite_numbers(target)
 
     def join(
         self,
@@ -353,13 +354,8 @@ class PersonalizedModel(OwnModels):
             row = in_order_of_agents(similarity, self.agent_labels_.tolist(), "similarity")
         center = np.tensordot(self.similarity_.average_for(row), self._public_models_, axes=1)
         features, target = self._own_rows(agent, X, y)
-        if is_classifier(self):
-            target = encoded_targets(target, self.classes_).encoded
-        else:
-            target = finite_numbers(target)
         size, facts = features.shape[0], self._facts_
-        agents, coordinates = neighborhood_of(facts), facts.coordinates
-        assert coordinates is not None
+        agents, coordinates = neighborhood_of(facts), self._coordinates_
         trusts = min(1.0, size / max(agents.agent_sizes)) if confidence is None else confidence
         newcomer = Neighborhood(
             agent_sizes=(size,),
@@ -383,8 +379,8 @@ class PersonalizedModel(OwnModels):
             ),
         )
         joiner = LateJoiner(algorithm, center)
-        budget = Budget(epsilon=float(epsilon), delta=float(asked.delta), observer=EAVESDROPPER)
-        plan = asked._warned(joiner.plan(facts, budget), coordinates, trust)
+        plan = joiner.plan(facts, trust.budget(epsilon, asked.delta))
+        plan = asked._warned(plan, coordinates, trust)
         planned = PlannedFit(plan=plan, algorithm=joiner, coordinates=coordinates, who=trust.who)
         fit = PendingFit(
             estimator=asked, planned=planned, X=features, y=target, ownership=ownership
@@ -466,11 +462,6 @@ class _LocalModel(LinkedEstimator):
             " on those of its neighbours. Call local_model(agent, X, y) of the fitted personalised"
             " estimator."
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 class LocalRegressor(PredictsNumbers, _LocalModel):

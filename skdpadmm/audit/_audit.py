@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import cycle, islice
 from numbers import Integral, Real
 from typing import Any
@@ -20,7 +21,7 @@ from skdpadmm.audit._bounds import lower_bounds, twice
 from skdpadmm.audit._neighbors import Neighbors
 from skdpadmm.audit._replay import NOT_REPLAYED, ReplayLine, Replays
 from skdpadmm.privacy import GaussianDP, Guarantee, Neighboring, round_down, round_up
-from skdpadmm.protocol import MODEL, Plan
+from skdpadmm.protocol import MODEL
 
 # Numbers of runs by default.
 RUNS = {"replay": 5, "black-box": 10_000, "canaries": 500}
@@ -155,18 +156,8 @@ def _row(line: ReplayLine) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """What an audit is asked for; see `audit`."""
-
-    method: str
-    n_runs: int
-    confidence: float
-    delta: float | None
-    observer: str | None
-    n_jobs: int | None
-    seed: int | None
-    verbose: int
+# Makes the report of the claim alone, of a model and its plan.
+ClaimOf = Callable[..., AuditReport]
 
 
 def audit(
@@ -287,22 +278,21 @@ def audit(
     model, default = _trials.copy_of(estimator), RUNS[method]
     if method == "canaries" and X is not None:
         default = min(default, len(X))
-    options = _Options(
-        method=method, n_runs=default if n_runs is None else int(n_runs), confidence=confidence,
-        delta=delta, observer=observer, n_jobs=n_jobs, seed=_seed(random_state), verbose=verbose,
-    )  # fmt: skip
-    with warnings.catch_warnings():
-        # Such as that delta is not small beside the few records there are.
-        warnings.simplefilter("ignore")
+    n_runs, seed = default if n_runs is None else int(n_runs), _seed(random_state)
+    asked: dict[str, Any] = {"method": method, "n_runs": n_runs, "confidence": confidence}
+    claim_of = partial(_claim, delta=delta, observer=observer, **asked)
+    # Such as that delta is not small beside the few records there are.
+    with warnings.catch_warnings(action="ignore"):
         if method == "canaries":
-            return _canaries(model, X, y, fit_params, options)
+            return _canaries(model, X, y, fit_params, claim_of, n_runs, seed)
         pairs = _pairs(model, X, y, neighbors, fit_params, 3 if method == "replay" else 1)
         if method == "black-box":
-            return _black_box(model, _hardest(model, pairs, options.seed), options)
+            hardest, options = _hardest(model, pairs, seed), {"n_jobs": n_jobs, "verbose": verbose}
+            return _black_box(model, hardest, claim_of, random_state=seed, **options)
         if getattr(last_step(model), "epsilon", None) == math.inf:
             # Without privacy there is nothing to compare, and huge rows are refused.
             pairs = pairs[:1]
-        return _replay(model, pairs, options)
+        return _replay(model, pairs, claim_of, n_runs, seed, verbose)
 
 
 def _refuse(
@@ -364,17 +354,18 @@ def _pairs(
     return [Neighbors(first=first, second=second, fit_params=dict(fit_params), differ=differ)]
 
 
-def _replay(model: Any, pairs: list[Neighbors], options: _Options) -> AuditReport:
-    replays, tried = Replays(), max(options.n_runs, len(pairs))
-    bar = progress_bar(
-        islice(cycle(pairs), tried), total=tried, unit="replay", disable=not options.verbose
-    )
-    rng = None if options.seed is None else np.random.default_rng(options.seed)
+def _replay(
+    model: Any, pairs: list[Neighbors], claim_of: ClaimOf, n_runs: int, seed: Any, verbose: int
+) -> AuditReport:
+    replays, tried = Replays(), max(n_runs, len(pairs))
+    tries = islice(cycle(pairs), tried)
+    bar = progress_bar(tries, total=tried, unit="replay", disable=not verbose)
+    rng = None if seed is None else np.random.default_rng(seed)
     for pair in bar:
         replays.add(_trials.copy_of(model, None if rng is None else int(rng.integers(2**31))), pair)
     assert replays.plan is not None
-    lines = replays.lines(options.confidence) if replays.plan.budget.is_private else ()
-    claim = _claim(model, replays.plan, options, is_attack=False)
+    claim = claim_of(model, replays.plan, is_attack=False)
+    lines = replays.lines(claim.confidence) if replays.plan.budget.is_private else ()
     neighbors = "; or ".join(pair.differ for pair in pairs)
     is_violation = any(line.is_violation for line in lines)
     return replace(claim, n_runs=tried, neighbors=neighbors, lines=lines, is_violation=is_violation)
@@ -395,16 +386,12 @@ def _hardest(model: Any, pairs: list[Neighbors], seed: int | None) -> Neighbors:
     return max(pairs, key=cost)
 
 
-def _black_box(model: Any, pair: Neighbors, options: _Options) -> AuditReport:
+def _black_box(model: Any, pair: Neighbors, claim_of: ClaimOf, **options: Any) -> AuditReport:
     worlds = [_trials.trials_of(model, data, pair.fit_params) for data in (pair.first, pair.second)]
-    claim = _claim(model, worlds[0].plan, options)
-    runs = _trials.run_trials(
-        worlds, options.n_runs, n_jobs=options.n_jobs, random_state=options.seed,
-        verbose=options.verbose,
-    )  # fmt: skip
-    mu = claim.claimed_mu
+    claim = claim_of(model, worlds[0].plan)
+    runs, mu = _trials.run_trials(worlds, claim.n_runs, **options), claim.claimed_mu
     bounds = lower_bounds(
-        *runs, delta=claim.delta, confidence=options.confidence, is_gaussian=mu is not None
+        *runs, delta=claim.delta, confidence=claim.confidence, is_gaussian=mu is not None
     )
     refuted = bounds.epsilon > claim.claimed_epsilon or (mu is not None and bounds.mu > mu)
     return replace(
@@ -414,49 +401,46 @@ def _black_box(model: Any, pair: Neighbors, options: _Options) -> AuditReport:
 
 
 def _canaries(
-    model: Any, X: Any, y: Any, fit_params: dict[str, Any], options: _Options
+    model: Any, X: Any, y: Any, fit_params: dict[str, Any], claim_of: ClaimOf, n: int, seed: Any
 ) -> AuditReport:
     if getattr(last_step(model), "privacy_unit", "record") == "agent":
         raise ValueError(
             "Got privacy_unit='agent' for method='canaries', expected 'record': canaries are"
             " records. Choose method='black-box'."
         )
-    n_canaries = options.n_runs
-    n_features = _neighbors.n_directions(n_canaries)
-    schema = _neighbors.schema_of(model, X, y, fit_params, n_features, n_canaries)
-    rng = np.random.default_rng(options.seed)
-    canaries = _neighbors.with_canaries(schema, n_canaries, rng, is_given=X is not None)
+    schema = _neighbors.schema_of(model, X, y, fit_params, _neighbors.n_directions(n), n)
+    rng = np.random.default_rng(seed)
+    canaries = _neighbors.with_canaries(schema, n, rng, is_given=X is not None)
     data, fit_params = (canaries.X, canaries.y), schema.fit_params
-    if options.seed is not None:
+    if seed is not None:
         model = _trials.copy_of(model, int(rng.integers(2**31)))
-    claim = _claim(model, _trials.trials_of(model, data, fit_params).plan, options)
+    claim = claim_of(model, _trials.trials_of(model, data, fit_params).plan)
     model.fit(*data, **fit_params)
     run = canaries.guess(model)
-    bound = run.epsilon(claim.delta, options.confidence)
+    bound = run.epsilon(claim.delta, claim.confidence)
     return replace(
-        claim, neighbors=f"the targets of {n_canaries} records, each by a coin", lower_bound=bound,
+        claim, neighbors=f"the targets of {n} records, each by a coin", lower_bound=bound,
         event=f"{run.n_correct} of {run.n_guesses} guesses were right",
         is_violation=bound > claim.claimed_epsilon,
     )  # fmt: skip
 
 
 def _claim(
-    model: Any, plan: Plan | None, options: _Options, *, is_attack: bool = True
+    model: Any, plan: Any, *, delta: Any, observer: Any, is_attack: bool = True, **asked: Any
 ) -> AuditReport:
     """A report of the claim alone, of a plan or of the parameters `epsilon` and `delta`."""
     last, mu, guarantee = last_step(model), None, None
-    observer, delta, epsilon = MODEL, getattr(last, "delta", 0.0), getattr(last, "epsilon", None)
+    who, claimed, epsilon = MODEL, getattr(last, "delta", 0.0), getattr(last, "epsilon", None)
     if plan is not None:
         is_of_model = is_attack and MODEL in plan.facts.observers
-        observer = MODEL if is_of_model else plan.budget.observer
-        delta, epsilon = plan.budget.delta, math.inf
+        who = MODEL if is_of_model else plan.budget.observer
+        claimed, epsilon = plan.budget.delta, math.inf
     elif not isinstance(epsilon, Real):
         raise ValueError(
             f"Got {type(last).__name__} with epsilon={epsilon!r}, expected an estimator with a"
             " parameter `epsilon`: what it claims. Set one, or pass the estimator that has it."
         )
-    observer = options.observer or observer
-    delta = float(delta if options.delta is None else options.delta)
+    observer, delta = observer or who, float(claimed if delta is None else delta)
     if plan is not None and plan.budget.is_private:
         guarantee = plan.guarantee(observer)
         # Neighbours of an attack replace a unit: two steps.
@@ -465,7 +449,6 @@ def _claim(
         if isinstance(guarantee, GaussianDP):
             mu = guarantee.mu * (1 + is_doubled)
     return AuditReport(
-        subject=type(model).__name__, method=options.method, observer=observer,
-        claimed_epsilon=float(epsilon), delta=delta, guarantee=guarantee, claimed_mu=mu,
-        confidence=options.confidence, n_runs=options.n_runs,
+        subject=type(model).__name__, observer=observer, claimed_epsilon=float(epsilon),
+        delta=delta, guarantee=guarantee, claimed_mu=mu, **asked,
     )  # fmt: skip

@@ -138,9 +138,8 @@ class AuditedFits:
     def run(self, seeds: list[Seed]) -> list[Array]:
         """Parameters of as many models as there are seeds; without one noise is that of a user."""
         fit = self._fitted if self.pending is None else self._solved
-        with warnings.catch_warnings():
-            # Such as that delta is not small beside the few records there are.
-            warnings.simplefilter("ignore")
+        # Such as that delta is not small beside the few records there are.
+        with warnings.catch_warnings(action="ignore"):
             return [fit(seed) for seed in seeds]
 
     def _solved(self, seed: Seed) -> Array:

@@ -67,7 +67,8 @@ class CoefficientDisplay(Display):
         table = self.table
         shown = np.array([name != "intercept" for name in table.names])
         ax = self._axes(ax, 6.4, 1.2 + 0.32 * int(shown.sum()))
-        labels = [f"{name} ({unit})" for name, unit in zip(table.names, table.units, strict=True)]
+        names = zip(table.names, table.units, strict=True)
+        labels = np.array([f"{name} ({unit})" for name, unit in names])
         place = np.cumsum(shown) - 1.0
         has_one = shown & table.known
         value, low, high = self.values[has_one].T
@@ -77,9 +78,7 @@ class CoefficientDisplay(Display):
         style: dict[str, Any] = {"color": self.errorbar_[0].get_color(), "fillstyle": "none"}
         self.points_: Any = ax.plot(self.values[none, 0], place[none], "o", **style)[0]
         ax.axvline(float(table.exponentiate), color="0.35", linestyle="--", linewidth=1)
-        ax.set_yticks(
-            place[shown], [label for label, is_it in zip(labels, shown, strict=True) if is_it]
-        )
+        ax.set_yticks(place[shown], labels[shown])
         ax.set_ylim(shown.sum() - 0.5, -0.5)
         if table.exponentiate:
             from matplotlib.ticker import LogLocator, NullFormatter
@@ -89,7 +88,6 @@ class CoefficientDisplay(Display):
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xlabel(f"{table.effect}, with {100 * self.level:g} % confidence intervals")
-        ax.spines[["top", "right"]].set_visible(False)
         if none.any():
             write_below(ax, f"Hollow: {table.reason.removeprefix('none: ')}.")
         return self

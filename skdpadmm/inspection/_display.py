@@ -38,6 +38,7 @@ class Display:
         plt = require_pyplot()
         if ax is None:
             ax = plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+        ax.spines[["top", "right"]].set_visible(False)
         self.ax_, self.figure_ = ax, ax.figure
         return ax
 
@@ -172,7 +173,6 @@ class PrivacyReportDisplay(Display):
             title.append("SIMULATION")
             write_below(ax, "Simulation: no guarantee holds where the seed is known.")
         ax.set_title("\n".join(title), loc="left", fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
         return self
 
 

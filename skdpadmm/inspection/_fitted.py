@@ -216,18 +216,17 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     >>> round(privacy_report([model.fit(X, X[:, 0])]).epsilon(), 3)
     1.0
     """
-    roots = list(obj.values()) if isinstance(obj, Mapping) else obj
-    is_many = isinstance(roots, list | tuple)
-    for root in roots if is_many else [roots]:
+    is_many = isinstance(obj, Mapping | list | tuple)
+    roots = dict(obj if isinstance(obj, Mapping) else enumerate(obj if is_many else [obj]))
+    for root in roots.values():
         if isinstance(root, type) or not hasattr(root, "get_params"):
             raise TypeError(f"Got {root!r}, expected a fitted estimator, or a list of them.")
         check_is_fitted(root)
     known = dict[int, Any]()
-    names = list(obj) if isinstance(obj, Mapping) else range(len(roots) if is_many else 1)
     parts = tuple(
         _part(part)
-        for i, root in zip(names, roots if is_many else [obj], strict=True)
-        for part in parts_of(root, f"[{i!r}]" if is_many else "", known)
+        for key, root in roots.items()
+        for part in parts_of(root, f"[{key!r}]" if is_many else "", known)
     )
     name = f"{len(roots)} objects" if is_many else type(obj).__name__
     reasons = [

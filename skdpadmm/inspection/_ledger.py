@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from skdpadmm.inspection._display import Display, write_below
 from skdpadmm.ledger import PrivacyLedger
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _MOST_POINTS = 60
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivacyLedgerDisplay(Display):
     """The account of a study over time: the total epsilon after each fit, and the limit.
 
@@ -50,17 +52,14 @@ class PrivacyLedgerDisplay(Display):
     <...>
     """
 
-    def __init__(
-        self,
-        *,
-        n_fits: ArrayLike,
-        epsilons: ArrayLike,
-        delta: float,
-        limit: float | None = None,
-        name: str = "",
-    ) -> None:
-        self.n_fits, self.epsilons = np.asarray(n_fits), np.asarray(epsilons, dtype=np.float64)
-        self.delta, self.limit, self.name = delta, limit, name
+    n_fits: NDArray[np.intp]
+    epsilons: NDArray[np.float64]
+    delta: float
+    limit: float | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.n_fits, self.epsilons = np.asarray(self.n_fits), np.asarray(self.epsilons, float)
 
     @classmethod
     def from_ledger(
@@ -88,7 +87,7 @@ class PrivacyLedgerDisplay(Display):
         limit = limits.get(name)
         delta = (limit or limits[""])["delta"] if delta is None else delta
         drawn = limit["epsilon"] if limit and limit["delta"] == delta else None
-        display = cls(n_fits=n_fits, epsilons=totals, delta=delta, limit=drawn, name=name)
+        display = cls(n_fits=n_fits, epsilons=np.array(totals), delta=delta, limit=drawn, name=name)
         return display.plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
@@ -105,5 +104,4 @@ class PrivacyLedgerDisplay(Display):
         ax.set_ylabel(f"total epsilon (delta={self.delta:g})")
         ax.set_title(self.name, loc="left", fontsize=10)
         ax.legend(frameon=False)
-        ax.spines[["top", "right"]].set_visible(False)
         return self

@@ -6,7 +6,6 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import partial, update_wrapper
-from importlib import import_module
 from inspect import signature
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn import linear_model, svm
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_scalar
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdpadmm._pipelines import last_step
+from skdpadmm._pipelines import last_step, prefix_of
 from skdpadmm.algorithms import ALGORITHMS
 from skdpadmm.exceptions import PrivacyWarning
 from skdpadmm.inspection._display import Display, require_pyplot, write_below
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _IN_PERCENT = ("accuracy", "balanced_accuracy")
 _ANSWERS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+# Estimators there are named as those of scikit-learn for the same model, after a prefix.
+_COUNTERPARTS = ("skdpadmm.central", "skdpadmm.federated")
 _NOTE = "No guarantee covers this picture: {} seeds are known, and one line has no privacy."
 
 
@@ -214,7 +216,8 @@ class PrivacyUtilityDisplay(Display):
             rows = ((*train[:2], None), (*test[:2], None))
             score = factor * _fit_and_score(counterpart, *rows, scorer, "")
             if (score - non_private.mean()) * factor > 0:
-                non_private, non_private_name = np.array([score]), f"scikit-learn's {_name(last)}"
+                public_name = type(last_step(counterpart)).__name__
+                non_private, non_private_name = np.array([score]), f"scikit-learn's {public_name}"
         about = (
             "its scores are of private rows," if X_test is None else "public as its test rows are,"
         )
@@ -276,24 +279,19 @@ class PrivacyUtilityDisplay(Display):
         # Once where curves share axes.
         notes = [text for text in ax.texts if text.get_text().replace("\n", " ") == self.note]
         self.note_ = notes[0] if notes else write_below(ax, self.note)
-        ax.spines[["top", "right"]].set_visible(False)
         ax.legend(fontsize=9)
         return self
-
-
-def _name(private: Any) -> str:
-    """The name of scikit-learn's counterpart of an estimator."""
-    return str(getattr(private, "_sklearn_class", "")).rpartition(".")[-1]
 
 
 def _counterpart(estimator: Any, prefix: str, is_sparse: bool) -> Any:
     """The estimator with scikit-learn's own in place of the private one; None: there is none."""
     private = last_step(estimator)
-    if not _name(private) or getattr(private, "agent_column", None) is not None:
+    own = [kind.__name__ for kind in type(private).__mro__ if kind.__module__ in _COUNTERPARTS]
+    name = own[0].removeprefix("DPAdmm").removeprefix("DPFed") if own else ""
+    public = getattr(linear_model, name, None) or getattr(svm, name, None)
+    if public is None or getattr(private, "agent_column", None) is not None:
         return None
-    module, _, name = private._sklearn_class.rpartition(".")
-    public = getattr(import_module(f"sklearn.{module}"), name)()
-    scaled = make_pipeline(StandardScaler(with_mean=not is_sparse), public)
+    scaled = make_pipeline(StandardScaler(with_mean=not is_sparse), public())
     return clone(estimator).set_params(**{prefix[:-2]: scaled}) if prefix else scaled
 
 
@@ -320,9 +318,8 @@ def _fit_and_score(
     model: Any, train: _Rows, test: _Rows, scorer: Any, agents_name: str, is_silent: bool = False
 ) -> float:
     X, y, agents = train
-    with warnings.catch_warnings():
-        # Only fits without privacy have such a warning, and no line is worth it.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # Only fits without privacy have such a warning, and no line is worth it.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         if is_silent:
             warnings.simplefilter("ignore", PrivacyWarning)
         model.fit(X, y, **({} if agents is None else {agents_name: agents}))
@@ -361,15 +358,12 @@ def _constant(estimator: Any, scoring: Any) -> Any:
 
 def _prefix(estimator: Any) -> str:
     """The prefix of parameters of the private step."""
-    prefix, last = "", estimator
-    while hasattr(last, "steps"):
-        name, last = last.steps[-1]
-        prefix += f"{name}__"
+    prefix = prefix_of(estimator)
     known = estimator.get_params() if hasattr(estimator, "get_params") else {}
     if not {f"{prefix}epsilon", f"{prefix}random_state"} <= set(known):
         raise ValueError(
-            f"Got {type(last).__name__}, expected an estimator with the parameters epsilon and"
-            " random_state, or a Pipeline that ends in one."
+            f"Got {type(last_step(estimator)).__name__}, expected an estimator with the parameters"
+            " epsilon and random_state, or a Pipeline that ends in one."
         )
     for name, value in known.items():
         if name.split("__")[-1] == "ledger" and value is not None:

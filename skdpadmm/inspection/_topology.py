@@ -169,16 +169,15 @@ class TopologyDisplay(Display):
         size = float(np.clip(6_000 / topology.n_agents, 14, 260))
         style: dict[str, Any] = {"edgecolors": "white", "linewidths": min(0.03 * size**0.5, 0.5)}
         colors = {"c": "C0"} if values is None else {"c": values[~is_peer], "cmap": cmap}
-        points = ax.scatter(
-            places[~is_peer, 0], places[~is_peer, 1], size, zorder=2, **style, **colors
-        )
+        x, y = places.T
+        points = ax.scatter(x[~is_peer], y[~is_peer], size, zorder=2, **style, **colors)
         self.points_: list[Any] = [points]
         if values is not None and not is_peer.all():
             ax.figure.colorbar(points, ax=ax, shrink=0.8, label=self.values_title)
         if is_peer.any():
             style |= {"linewidths": 0.5, "color": "C1", "label": f"agent {self.peer}"}
-            place, size = places[is_peer], max(2.5 * size, 120)
-            star = ax.scatter(place[:, 0], place[:, 1], size, marker="*", zorder=3, **style)
+            size = max(2.5 * size, 120)
+            star = ax.scatter(x[is_peer], y[is_peer], size, marker="*", zorder=3, **style)
             self.points_.append(star)
             ax.legend(loc="upper left", bbox_to_anchor=(0, 0), frameon=False)
         if topology.n_agents <= _MOST_LABELS:
@@ -214,11 +213,8 @@ def _named_colors(network: Any, color: str, peer: Any) -> tuple[Floats, str]:
             " pass an array, or None."
         )
     if color == "disagreement":
-        squares: Any = 0.0
-        for name in ("coef", "intercept"):
-            gap = getattr(network, f"{name}_per_agent_") - getattr(network, f"{name}_")
-            squares = squares + np.square(gap).reshape(len(gap), -1).sum(axis=1)
-        return np.sqrt(squares), "distance from the average model"
+        distances = np.sqrt(network._squared_disagreements())
+        return distances, "distance from the average model"
     report = network.privacy_
     if math.isinf(report.epsilon()):
         raise ValueError(

@@ -107,5 +107,4 @@ class TradeOffDisplay(Display):
         ax.set_ylabel("false negative rate of the best attack")
         ax.text(0.03, 0.03, "impossible", color="0.35")
         ax.legend(frameon=False, fontsize=9, loc="upper right")
-        ax.spines[["top", "right"]].set_visible(False)
         return self

@@ -25,6 +25,7 @@ from skdpadmm import privacy
 from skdpadmm._document import Block, as_html, as_text, frame_of
 from skdpadmm._numbers import percent_up
 from skdpadmm._search_cost import cost_of_search
+from skdpadmm.exceptions import warn_user
 from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded, left_of
 from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
 from skdpadmm.privacy.claims import (
@@ -328,12 +329,11 @@ class PrivacyLedger:
             spent = worst(*(_sum_of(account, relation) for account in accounts))
             connection.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)", row)
         if not is_within(spent, epsilon, delta):
-            warnings.warn(
+            warn_user(
                 f"Got a limit of epsilon={epsilon:g} at delta={delta:g}, below what was spent"
                 f" already, epsilon={round_up(spent.epsilon(delta))}: fits that count for it are"
                 " refused.",
                 UserWarning,
-                stacklevel=2,
             )
 
     def limits(self) -> list[dict[str, Any]]:
@@ -401,11 +401,10 @@ class PrivacyLedger:
         accounts = _accounts(fits, name, bool(disjoint))
         if not include_simulated and any(same.simulation for a in accounts for same in a):
             accounts = [[same for same in a if not same.simulation] for a in accounts]
-            warnings.warn(
+            warn_user(
                 "Fits with a seed are not in the total, because their noise can be drawn again: it"
                 " holds only if nobody sees their results. include_simulated=True counts them.",
                 UserWarning,
-                stacklevel=2,
             )
         return worst(*(_sum_of(account, relation, observer) for account in accounts))
 
@@ -441,9 +440,8 @@ class PrivacyLedger:
         "epsilon".
         """
         with self._transaction() as connection:
-            rows = connection.execute("SELECT * FROM entries ORDER BY id")
-            columns = [column for column, *_ in rows.description]
-            entries = [dict(zip(columns, row, strict=True)) for row in rows]
+            connection.row_factory = sqlite3.Row
+            entries = list(map(dict, connection.execute("SELECT * FROM entries ORDER BY id")))
             claims = _claims_by_cost(connection)
         fits = dict.fromkeys((entry["cost"], entry["delta"]) for entry in entries)
         epsilons = {fit: claims[fit[0]][0].guarantee.epsilon(fit[1]) for fit in fits}
@@ -501,8 +499,8 @@ class PrivacyLedger:
         yield Block("title", [f"Ledger {self.path}"])
         lines = []
         for title, terms in totals.items():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # simulations have a line of their own
+            # Simulations have a line of their own.
+            with warnings.catch_warnings(action="ignore"):
                 try:
                     total = self.guarantee(**terms)
                     stated = f"epsilon={round_up(total.epsilon(delta))} at delta={delta:g}"

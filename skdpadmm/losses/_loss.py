@@ -193,12 +193,6 @@ def sum_of_classes(terms: Floats) -> Floats:
     return total
 
 
-def check_classes(n_classes: int) -> None:
-    """Refuse fewer than two classes."""
-    if n_classes < 2:
-        raise ValueError(f"Got n_classes={n_classes!r}, expected an int >= 2.")
-
-
 def clip_derivative(derivative: Floats, limit: Floats | float) -> Floats:
     """Bound the derivative of each record.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import softmax
 
-from skdpadmm._numbers import require_positive
+from skdpadmm._numbers import require, require_positive
 from skdpadmm.losses._loss import (
     ClosedForm,
     Floats,
@@ -17,7 +17,6 @@ from skdpadmm.losses._loss import (
     Start,
     Target,
     balanced,
-    check_classes,
     moderation,
     scale_of_probabilities,
     sum_of_classes,
@@ -244,7 +243,7 @@ class OneVsRestHinge(_Hinge):
     smoothness = _Hinge.smoothness
 
     def __post_init__(self) -> None:
-        check_classes(self.n_classes)
+        require(self.n_classes >= 2, "n_classes", self.n_classes, "an int >= 2")
         require_positive(self.smoothing, "smoothing")
 
     @property

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
+from skdpadmm._numbers import require
 from skdpadmm.losses._loss import (
     Floats,
     Loss,
     Start,
     Target,
     balanced,
-    check_classes,
     moderation,
     scale_of_probabilities,
     sum_of_classes,
@@ -47,7 +47,7 @@ class MultinomialLoss(Loss):
     lipschitz = float(np.sqrt(2.0))  # approached for badly misclassified records
 
     def __post_init__(self) -> None:
-        check_classes(self.n_classes)
+        require(self.n_classes >= 2, "n_classes", self.n_classes, "an int >= 2")
 
     def unclipped_scale(
         self, covariance: Floats, bounds: Floats, path_variance: float = 0.0

@@ -1,4 +1,4 @@
-"""The plan of a private search, decided before any data is seen, and what it refuses."""
+"""The plan of a private search, decided before any data is seen: refusals, and the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -168,11 +168,9 @@ class SearchPlan(Document):
             final = f"a fit of all rows with epsilon={round_up(self.refit_epsilon)}"
         title = f"Plan of a search among {self.n_candidates} candidates: the best of"
         trial = f"{figure(self.fit_guarantee)} for a fit of {self.n_train} rows, score of {rows}"
+        budget = f"epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring}, record"
         lines = (
-            (
-                "budget",
-                f"epsilon={self.epsilon:g}, delta={self.delta:g}, {self.neighboring}, record",
-            ),
+            ("budget", budget),
             ("a trial", trial),
             *noise,
             ("search", figure(self.selection)),
@@ -326,14 +324,12 @@ def _check_candidate(estimator: Any, parameters: Mapping[str, Any]) -> None:
     taken = [name for name in parameters if name.rpartition("__")[2] in _SET_BY_SEARCH]
     algorithm, partition = getattr(last, "algorithm", None), getattr(last, "partition", "iid")
     epsilon, agent_column = getattr(last, "epsilon", None), getattr(last, "agent_column", None)
-    most_rows = getattr(last, "max_rows_per_person", None)
+    most_rows, has_grid = getattr(last, "max_rows_per_person", None), hasattr(last, "cv")
     relation = getattr(last, "neighboring", None)
     refusals = {
         f"neighboring={relation!r}, expected 'zero_out' or 'replace_one': how many rows train and"
         " validate follows from how many there are": relation == "add_remove",
-        "candidates of its own, expected a single model. Put them into one grid": hasattr(
-            last, "cv"
-        ),
+        "candidates of its own, expected a single model. Put them into one grid": has_grid,
         f"candidates of {taken}, expected others: the search sets it for every trial": bool(taken),
         f"epsilon={epsilon!r}, expected one number": not isinstance(epsilon, Real),
         "a ledger of its own, expected none: it would reveal the number of trials. Give the"
@@ -372,3 +368,56 @@ def _has_frozen(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> bool
     """Whether a candidate has a step that was fitted before the search."""
     models = (with_parameters(estimator, parameters) for parameters in candidates)
     return any(public_name(v) == FROZEN for m in models for v in m.get_params().values())
+
+
+def search_report(
+    search: Any, plan: SearchPlan, *, is_simulation: bool, is_declared: bool
+) -> privacy.PrivacyReport:
+    """The report of a search, from its plan; whether the classes are declared is public."""
+    is_private = not isinstance(plan.selection, NonPrivate)
+    seed = search.random_state if isinstance(search.random_state, Integral) else "a generator"
+    simulation = (
+        f"random_state={seed} fixes trials and noise. Whoever knows the seed can remove it. Publish"
+        " only searches with random_state=None."
+    )
+    releases = []
+    if plan.score is not None:
+        # Without privacy there is no noise that a sensitivity is for.
+        sensitivity = plan.score.sensitivity(plan.n_validation) if is_private else None
+        name = f"score of the chosen trial ({plan.score.unit})"
+        line = privacy.ReleaseLine(name, 1, (), sensitivity, plan.score_std)
+        releases.append(line)
+    sees = "the chosen candidate, its score and the final model"
+    is_zero_out = plan.score is not None and plan.neighboring is Neighboring.ZERO_OUT
+    is_pipeline, is_seen = isinstance(search.estimator, Pipeline), not is_declared
+    assumptions = {
+        "The candidates, the law of the number of trials and the split of rows by positions are"
+        " public.": True,
+        "How many trials ran stays hidden: nobody who sees the result measures the time or the work"
+        " that the search took.": True,
+        "No row of public_validation is private.": plan.score is None,
+        "The score of a row depends on that row and on the model alone.": plan.score is not None,
+        "Nobody who sees the result reads the ledger, whose times show how long the search"
+        " took.": search.ledger is not None,
+        "A record that is zeroed has the least score that its bounds allow.": is_zero_out,
+        "Transformers before the estimator treat each row by itself.": is_pipeline,
+        "The names and types of columns are public.": is_pipeline,
+        "classes not declared: the set of labels seen in y is assumed to be public.": is_seen,
+        **dict.fromkeys(plan.assumptions, True),
+    }
+    return privacy.PrivacyReport(
+        subject=f"{type(search).__name__} of {type(last_step(search.estimator)).__name__}",
+        observers=(privacy.Observer("model", sees, "record", plan.neighboring, plan.guarantee()),),
+        releases=tuple(releases),
+        delta=plan.delta,
+        assumptions=tuple(line for line, holds in assumptions.items() if holds and is_private),
+        not_covered=(
+            "Models and scores of trials that were not chosen: they are not kept.",
+            "Candidates, transformers and other choices that were made by looking at the data.",
+            "Other fits on the same records: their costs add up.",
+            "Whether the input is valid: errors of validation may show values of the data.",
+            "Errors of transformers and scorers: they may reveal which candidates were drawn.",
+            "Running time and memory.",
+        ),
+        simulation=simulation if is_simulation and is_private else "",
+    )

@@ -25,11 +25,12 @@ from sklearn.utils import check_array, check_consistent_length, check_X_y, get_t
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpadmm._fitting import all_or_nothing
+from skdpadmm._fitting import all_or_nothing, reserved
 from skdpadmm._linear_model import FLOATS, encode, finite_numbers, validating
 from skdpadmm._pipelines import (
     last_step,
     n_features_of_last_step,
+    prefix_of,
     silent,
     transformers_of,
     with_parameters,
@@ -47,10 +48,14 @@ from skdpadmm._sklearn import (
     parameter,
 )
 from skdpadmm.exceptions import warn_user
-from skdpadmm.ledger import LedgerEntry, PrivacyLedger
 from skdpadmm.model_selection import _trials
-from skdpadmm.model_selection._plan import LAWS, OF_PERSONS, SearchPlan, plan_search
-from skdpadmm.model_selection._report import search_report
+from skdpadmm.model_selection._plan import (
+    LAWS,
+    OF_PERSONS,
+    SearchPlan,
+    plan_search,
+    search_report,
+)
 from skdpadmm.noise import NoiseSource, noise_source
 
 
@@ -69,10 +74,8 @@ class Trials:
     def run(self, number: int, estimator: Any) -> tuple[float, Any]:
         """Fit and score; the score without noise does not leave."""
         # In this process warnings are off already: threads would switch them on and off at once.
-        with (
-            nullcontext() if os.getpid() == self.process else _trials.without_warnings(),
-            np.errstate(all="ignore"),
-        ):
+        silence = nullcontext() if os.getpid() == self.process else _trials.without_warnings()
+        with silence, np.errstate(all="ignore"):
             model = _fitted(estimator, *self.train, self.agents)
             self.plan.require_covered(last_step(model).privacy_, self.plan.fit_guarantee)
             score = self.score(model, *self.validation)
@@ -91,12 +94,10 @@ def _fitted(estimator: Any, X: Any, y: Any, agents: dict[str, Any]) -> Any:
 
 def _fit_parameters(estimator: Any, agents: Any) -> dict[str, Any]:
     """The owners of rows by the name that a pipeline passes to its last step."""
-    path = []
-    while isinstance(estimator, Pipeline):
-        name, estimator = estimator.steps[-1]
-        path.append(name)
-    labels = agents if agents is None or hasattr(agents, "dtype") else np.asarray(agents, object)
-    return {} if agents is None else {"__".join([*path, "agents"]): labels}
+    if agents is None:
+        return {}
+    labels = agents if hasattr(agents, "dtype") else np.asarray(agents, object)
+    return {f"{prefix_of(estimator)}agents": labels}
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -233,9 +234,7 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         self._require_accepted(data)
         source = noise_source(seed, plan.digest(), getattr(last, "sampler", "floating-point"))
         report = search_report(self, plan, is_simulation=source.simulation, is_declared=own is None)
-        entry = LedgerEntry.of_report(report, plan.digest().hex())
-        ledger = None if self.ledger is None else PrivacyLedger(self.ledger)
-        with nullcontext() if ledger is None else ledger.counting(entry):
+        with reserved(self.ledger, report, plan.digest()):
             self._run(data, y, agents, plan, source, own)
         self.scorer_ = _trials.public_score(self.scoring, self.estimator)
         self.refit_ = self.refit
@@ -292,17 +291,13 @@ class BaseDPSearch(MetaEstimatorMixin, LinkedEstimator):
         self, X: Any, y: Any, agents: Any, plan: SearchPlan, source: NoiseSource, own: Any
     ) -> None:
         """Run the trials, keep the best of them and, if planned, fit it on all rows."""
-        part: Any = np.arange(len(y))
-        validation: Any = None
+        part: Any = slice(None)
         if plan.score is None:
-            validation = _trials.public_rows(self.public_validation, X.shape[1])
+            train, validation = (X, y), _trials.public_rows(self.public_validation, X.shape[1])
         else:
-            part, others = _trials.split_rows(
-                self.cv, source.uniform((len(y),), (_trials.SPLIT, 0))
-            )
-            validation = _safe_indexing(X, others), y[others]
-        # Without a part there are no copies.
-        train = (X, y) if plan.score is None else (_safe_indexing(X, part), y[part])
+            uniform = source.uniform((len(y),), (_trials.SPLIT, 0))
+            part, others = _trials.split_rows(self.cv, uniform)
+            train, validation = ((_safe_indexing(X, rows), y[rows]) for rows in (part, others))
         score = plan.score or _trials.public_score(self.scoring, self.estimator)
         owners = _fit_parameters(self.estimator, agents)
         own_rows = {name: np.asarray(labels)[part] for name, labels in owners.items()}
@@ -602,6 +597,6 @@ class DPRandomizedSearchCV(BaseDPSearch):
     def _candidates(self, seed: int | None) -> list[dict[str, Any]]:
         drawn = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         sampler = ParameterSampler(self.param_distributions, self.n_iter, random_state=drawn)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # fewer candidates than were asked for
+        # Of fewer candidates than were asked for.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             return list(sampler)

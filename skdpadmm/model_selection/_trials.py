@@ -27,8 +27,8 @@ def without_warnings() -> Iterator[None]:
 
     Both would reveal how many trials ran, and those not chosen.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"), parallel_config(verbose=0):
-        warnings.simplefilter("ignore")
+    silence = warnings.catch_warnings(action="ignore")
+    with silence, np.errstate(all="ignore"), parallel_config(verbose=0):
         yield
 
 

@@ -330,14 +330,14 @@ def _groupings(levels: Array, noise_std: float) -> Iterator[tuple[Array, float, 
 
 def _counted(values: NDArray[Any]) -> dict[str | int, int]:
     """How often each category occurs that a schema can have, in an order of theirs."""
-    entries = filter(None, map(_category, _plain(values, are_numbers=False)))
-    counts = Counter(entry for (entry,) in entries)
+    counts = Counter[Any](map(_category, _plain(values, are_numbers=False)))
+    del counts[None]
     return {entry: counts[entry] for entry in sorted(counts, key=str)}
 
 
-def _category(entry: Entry) -> tuple[str | int] | None:
+def _category(entry: Entry) -> str | int | None:
     """A text or a whole number, or None."""
     if isinstance(entry, float):
-        return (int(entry),) if entry.is_integer() and abs(entry) < _EXACT else None
+        return int(entry) if entry.is_integer() and abs(entry) < _EXACT else None
     # A subclass of str, as of numpy, would be released as it is.
-    return None if not entry or _has_commas([entry]) else (str.__str__(entry),)
+    return None if not entry or _has_commas([entry]) else str.__str__(entry)

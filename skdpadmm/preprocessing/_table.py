@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import narwhals as nw
 import numpy as np
@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from skdpadmm._chunks import example_of, is_collection, lazily
+from skdpadmm._sklearn import parameter
 
 from ._transformers import _PublicTransformer, into_unit_box, middle_and_half
 
@@ -78,7 +79,7 @@ class Range:
     def __post_init__(self) -> None:
         low, high = self.lower, self.upper
         is_valid = _is_finite(low) and _is_finite(high) and not (self.log and low < 0)
-        if not (is_valid and self._ends()[3] > 0):
+        if not (is_valid and middle_and_half(*self._ends())[1] > 0):
             raise ValueError(
                 f"Got lower={low!r} and upper={high!r} with log={self.log}, expected finite floats,"
                 " lower < upper, and lower >= 0 for a logarithm. Declare dates as numbers."
@@ -95,10 +96,9 @@ class Range:
             return numbers
         return np.log1p(numbers) if self.lower == 0 else np.log(numbers)
 
-    def _ends(self) -> tuple[NDArray[np.float64], ...]:
-        """Bounds on the scale, their middle, and half their distance."""
-        low, high = self._scaled(np.array([self.lower, self.upper], dtype=np.float64))
-        return low, high, *middle_and_half(low, high)
+    def _ends(self) -> NDArray[np.float64]:
+        """Bounds on the scale."""
+        return self._scaled(np.array([self.lower, self.upper], dtype=np.float64))
 
     def _mapped(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Numbers in [-1, 1], and nan where they are missing."""
@@ -132,6 +132,7 @@ class _Categories:
         yield rows, found[rows], np.ones(len(rows))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicTableTransformer(_PublicTransformer):
     r"""Map a table of numbers, categories and missing values to [-1, 1], by a public schema.
 
@@ -199,14 +200,8 @@ class PublicTableTransformer(_PublicTransformer):
            [0.]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "schema": [dict],
-        "sparse_output": ["boolean"],
-    }
-
-    def __init__(self, schema: dict[Any, Any], *, sparse_output: bool = False) -> None:
-        self.schema = schema
-        self.sparse_output = sparse_output
+    schema: dict[Any, Any] = field(kw_only=False, metadata={"allowed": [dict]})
+    sparse_output: bool = parameter(False, "boolean")
 
     @lazily
     def transform(self, X: Any) -> Any:
@@ -266,7 +261,7 @@ class PublicTableTransformer(_PublicTransformer):
             name = key if isinstance(key, str) else f"x{key}"
             if isinstance(column, Range):
                 log = f"log({name})" if column.lower > 0 else f"log(1 + {name})"
-                _, _, middle, half = column._ends()
+                middle, half = middle_and_half(*column._ends())
                 yield log if column.log else name, "per 1", float(middle.item()), float(half.item())
                 if column.missing is not None:
                     yield name, "where missing", 0.0, 1.0
@@ -355,8 +350,7 @@ def _column(key: Any, declared: Any) -> tuple[list[str], Range | _Categories]:
             f"Got {declared!r} for column {key!r} of the schema, expected (lower, upper), a Range,"
             " bool, or a list of different categories: strings, booleans or ints below 2**53,"
             " where 1, True, '1' and 'True' count as the same. Declare dates as numbers, write"
-            " decimals"
-            " with a point, and leave missing values out."
+            " decimals with a point, and leave missing values out."
         )
     return [f"{name}_{value}" for value in values], _Categories(categories)
 

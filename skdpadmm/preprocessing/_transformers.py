@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,10 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
-from .._sklearn import Interval, LinkedEstimator, _fit_context, converting
+from .._sklearn import Interval, LinkedEstimator, _fit_context, converting, parameter
+
+Floats = NDArray[np.float64]
+FINITE = Interval(Real, None, None, closed="neither")
 
 
 class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, LinkedEstimator):
@@ -52,27 +56,19 @@ class _PublicTransformer(OneToOneFeatureMixin, TransformerMixin, LinkedEstimator
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.requires_fit = False
         return tags
 
 
-def middle_and_half(
-    low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def middle_and_half(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """The middle of bounds, and half their distance."""
     # Halved before they meet, so bounds of 1e308 are fine.
     return low / 2 + high / 2, high / 2 - low / 2
 
 
-def into_unit_box(
-    rows: NDArray[np.float64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    middle: NDArray[np.float64],
-    half: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def into_unit_box(rows: Floats, low: Floats, high: Floats) -> Floats:
     """Clip entries to bounds, and map them to [-1, 1], in place."""
+    middle, half = middle_and_half(low, high)
     # Clipping first keeps the subtraction finite, clipping last catches rounding.
     np.clip(rows, low, high, out=rows)
     rows -= middle
@@ -80,6 +76,7 @@ def into_unit_box(
     return np.clip(rows, -1.0, 1.0, out=rows)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BoundedScaler(_PublicTransformer):
     r"""Map each column from public bounds to [-1, 1], and clip values outside.
 
@@ -122,14 +119,8 @@ class BoundedScaler(_PublicTransformer):
            [ 1. , -1. ]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "lower": [Interval(Real, None, None, closed="neither"), "array-like"],
-        "upper": [Interval(Real, None, None, closed="neither"), "array-like"],
-    }
-
-    def __init__(self, *, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> None:
-        self.lower = lower
-        self.upper = upper
+    lower: ArrayLike = parameter(-1.0, FINITE, "array-like")
+    upper: ArrayLike = parameter(1.0, FINITE, "array-like")
 
     def transform(self, X: ArrayLike) -> Any:
         """Clip to the bounds and map them to [-1, 1].
@@ -144,12 +135,12 @@ class BoundedScaler(_PublicTransformer):
             Entries in [-1, 1], float64; CSR where ``X`` is sparse.
         """
         rows: Any = self._rows(X)
-        low, high, middle, half = self._bounds(rows.shape[1])
+        low, high = self._bounds(rows.shape[1])
         if not isinstance(rows, np.ndarray):
             high = high[rows.indices]
             rows.data = np.clip(rows.data, -high, high) / high
             return rows
-        return into_unit_box(rows, low, high, middle, half)
+        return into_unit_box(rows, low, high)
 
     def inverse_transform(self, X: ArrayLike) -> Any:
         """Map [-1, 1] back to the bounds; what was clipped stays clipped.
@@ -164,10 +155,11 @@ class BoundedScaler(_PublicTransformer):
             Rows in the original units, float64; CSR where ``X`` is sparse.
         """
         rows: Any = self._rows(X)
-        _, high, middle, half = self._bounds(rows.shape[1])
+        low, high = self._bounds(rows.shape[1])
         if not isinstance(rows, np.ndarray):
             rows.data *= high[rows.indices]
             return rows
+        middle, half = middle_and_half(low, high)
         rows *= half
         rows += middle
         return rows
@@ -183,8 +175,8 @@ class BoundedScaler(_PublicTransformer):
         self._bounds(rows.shape[1])
         return rows
 
-    def _bounds(self, n_features: int) -> list[NDArray[np.float64]]:
-        """Lower and upper bounds, their middle and half their width, of shape (n_features,)."""
+    def _bounds(self, n_features: int) -> list[Floats]:
+        """Lower and upper bounds, of shape (n_features,)."""
         sides = []
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             values = np.asarray(bound, dtype=np.float64)
@@ -196,14 +188,14 @@ class BoundedScaler(_PublicTransformer):
                 )
             sides.append(np.broadcast_to(values, (n_features,)))
         low, high = sides
-        middle, half = middle_and_half(low, high)
+        _, half = middle_and_half(low, high)
         if not np.all(half > 0):
             j = int(np.argmin(half > 0))
             raise ValueError(
                 f"Got lower={low[j]} and upper={high[j]} for column {j}, expected lower < upper in "
                 "every column. Swap reversed bounds, and drop columns that are publicly constant."
             )
-        return [low, high, middle, half]
+        return sides
 
     def _keeps_zero(self) -> bool:
         """Whether 0 is the middle of the bounds of every column; False for invalid bounds."""

@@ -92,7 +92,7 @@ def test_canaries_find_no_more_than_is_claimed_and_find_noise_that_is_missing(mo
 @pytest.mark.parametrize("method", ["black-box", "canaries"])
 def test_nothing_is_found_in_what_is_shipped(make, method):
     model = make(epsilon=2.0, delta=1e-4, max_iter=5)
-    if hasattr(model, "_power"):
+    if hasattr(model, "power"):
         model.set_params(target_bounds=(0.1, 10.0))
     n_runs = 2000 if method == "black-box" else None
     report = audit(model, method=method, n_runs=n_runs, random_state=1)

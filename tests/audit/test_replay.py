@@ -48,7 +48,7 @@ def require_sound(report, least=0.97):
 def test_defaults_of_every_estimator_move_as_declared(make):
     # Noisy models have to be wrong about a record before its slope is as long as the clip bound.
     model, least = make(max_iter=50), 0.97
-    if hasattr(model, "_power"):
+    if hasattr(model, "power"):
         # The smallest target has a short slope: a rate is above it by less than a unit.
         model, least = model.set_params(target_bounds=(1e-4, 1e4)), 0.75
     report = audit(model, random_state=0)

@@ -31,7 +31,7 @@ SMALL = {"random_state": 0, "max_iter": 5}
 THREE = {"classes": [0, 1, 2]}
 MEAN = {"alpha": 0.05}
 # Within them all rates are.
-RATES = [f"linear_model.{name}Regressor" for name in ("Poisson", "Gamma", "Tweedie")]
+RATES = [f"DPAdmm{name}Regressor" for name in ("Poisson", "Gamma", "Tweedie")]
 OF_RATES = {**MEAN, "target_bounds": (1e-3, 40.0)}
 NEWTON = {**MEAN, "solver": "newton-cholesky", "tol": 1e-12}
 
@@ -55,7 +55,7 @@ class Row:
     @property
     def is_rate(self) -> bool:
         """Whether logarithms of targets follow the features."""
-        return self.estimator._sklearn_class in RATES
+        return type(self.estimator).__name__ in RATES
 
     def make(self, **changed: Any) -> BaseEstimator:
         """A fresh estimator."""

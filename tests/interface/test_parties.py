@@ -429,12 +429,9 @@ def secrets_of(party, numbers, folder, monkeypatch):
     sources = []
     monkeypatch.setattr("skdpadmm.parties.KeyedNoise", lambda key: sources.append(key))
     journal = Journal(folder / "secrets.db", "run")
-    place = party._place
-    journal.keep(MESSAGE, 0, numbers[place])
+    journal.keep(MESSAGE, 0, numbers[party._place])
     journal.keep("sum", 0, numbers)
-    facts = (None, party.plan, None, 0)
-    own = {"journal": journal, "place": place, "keys": party._keys, "agreement": party.digest}
-    _PartyGate(*facts, **own)
+    _PartyGate(None, party.plan, None, 0, party=party, journal=journal)
     return dict(zip(party._keys, sources, strict=True))
 
 
