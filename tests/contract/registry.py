@@ -89,7 +89,7 @@ class Row:
     optimum: tuple[dict[str, float], float] | None = None
     hides_path: bool = False
     free: tuple[int, float] | None = (400, 2e-4)
-    n_noise: int = 100
+    n_noise: int = 160
     is_slow: bool = False
     is_quick: bool = False
 
