@@ -85,7 +85,7 @@ DETECTED = 3.5
 LARGEST_LOADING = 0.01
 # or if the loss is no square, and the step changes scores by more in root mean square, in units of
 # Huber's threshold, or of two log-odds; or its square, as which the error of a step grows, by more
-# than a quarter of a standard error.
+# than a quarter of a standard error; with a log link by half of one, as a part of it is known.
 LARGEST_STEP, LARGEST_ERROR = 0.15, 0.25
 # Without noise steps follow until one is so short, or so many were taken.
 SHORT_STEP, MOST_STEPS = 1e-8, 50
@@ -93,10 +93,12 @@ SHORT_STEP, MOST_STEPS = 1e-8, 50
 # of a record, from one end of the column to the other, by more of the clip bound. Where few records
 # are at one end, such as those of a rare category, the clip would stop the step halfway.
 LARGEST_CHANGE = 0.5
-# Logarithms of rates are large: along a direction that noise hides, those of half a range may be
-# off by so much, one standard deviation, and a coefficient has no interval if more of its variance
-# is that. A plan expects the clip bound at so many times a usual gradient.
+# Logarithms of rates are large: along a direction that noise hides, that of half a range may be off
+# by so much, as one standard deviation, and a coefficient has no interval if more of its variance
+# comes from there. A plan expects the clip bound at so many times a usual gradient.
 FARTHEST, LARGEST_UNKNOWN, OPENING_OF_RATES = 2.5, 0.3, 12.0
+# Nor if what exceeds a standard error of its step is longer, or has an error as large as above.
+LONGEST_STEP = 0.2
 
 
 def shares_of(loss: Loss) -> dict[str, float]:
@@ -335,6 +337,10 @@ def debiased(
     # From here to public coordinates.
     basis = rows.to_coordinates(basis)
     parameters = solution.parameters - (basis @ gradient)[:, None]
+    if loss.has_log_link and is_private and rows.coordinates.fit_intercept:
+        intercept = rows.from_coordinates(np.eye(d)[-1])
+        rest = second_order(step, intercept, symmetric(flat_curvature, d), least)
+        parameters = parameters - rows.to_coordinates(rest)[:, None]
     if not is_private and moved > SHORT_STEP and n_steps > 1:
         nearer = replace(solution, parameters=parameters)
         nearer = debiased(plan, problem, nearer, gate, n_steps - 1)
@@ -347,20 +353,32 @@ def debiased(
     excess = np.maximum(np.abs(basis @ gradient) - step_std, 0.0)
     is_clipped = loss.is_of_residual or loss.has_log_link
     known &= (2 * excess * reach <= LARGEST_CHANGE * clip) | (not is_clipped)
+    share = moved / getattr(loss, "threshold", 2.0)
+    bend = LARGEST_ERROR * (2.0 if loss.has_log_link else 1.0)
     if loss.has_log_link:
         # Of the rows at one end of a column, that step of 2 has an error of half its square.
-        known &= excess**2 <= LARGEST_ERROR * step_std
+        known &= excess**2 <= np.minimum(bend * step_std, LONGEST_STEP**2)
         known &= loading @ unknown <= LARGEST_UNKNOWN * step_std**2
-    share = moved / getattr(loss, "threshold", 2.0)
     return replace(
         solution,
         debiased=Debiased(
             parameters=parameters,
             covariance=basis @ covariance @ basis.T,
             known=known,
-            is_near=share <= LARGEST_STEP and share * moved <= LARGEST_ERROR * error,
+            is_near=share <= LARGEST_STEP and share * moved <= bend * error,
         ),
     )
+
+
+def second_order(step: Array, intercept: Array, curvature: Array, least: float) -> Array:
+    """What a step lacks with a log link, where slopes are no line in the score.
+
+    A record whose score is s too large has the mean slope ``h (1 - exp(-s))``, or about
+    ``h (s - s^2 / 2)``. The sum of ``h s^2 a / 2`` is that of Gaussian rows of this second moment.
+    """
+    size = max(float(intercept @ curvature @ intercept), least)
+    mean, square = (float(each @ curvature @ step) / size for each in (intercept, step))
+    return np.asarray(mean * step + (square / 2 - mean**2) * intercept)
 
 
 def detectable(values: Array, noise_std: float) -> float:
