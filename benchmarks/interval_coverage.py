@@ -6,13 +6,12 @@
 
 Ten tables, and five of counts and costs, are taken as populations: the target is the population's
 own least squares, logit, or Poisson or gamma regression, so misspecification counts. From each, `n`
-rows are drawn with replacement, fitted by `DPAdmmRidge`, `DPAdmmLogisticRegression`,
-`DPAdmmPoissonRegressor` or `DPAdmmGammaRegressor` with ``intervals=True`` and their defaults but for
-a tiny penalty, and it is counted how often the 95 % interval of a coefficient holds the population's:
-in the mean, and of the worst coefficient that has an interval in at least 30 % of the draws. Columns
-that are linear combinations of earlier ones are left out. "ratio" is the median standard error over
-that of n rows without privacy, with a sandwich; "none" is the share of coefficients without an
-interval. Replace-one, delta 1e-5. Seeds are fixed: nothing printed here is private.
+rows are drawn with replacement, fitted with ``intervals=True`` and defaults but for a tiny penalty,
+and it is counted how often the 95 % interval of a coefficient holds the population's: in the mean,
+and of the worst coefficient that has an interval in at least 30 % of the draws. Columns that are
+linear combinations of earlier ones are left out. "ratio" is the median standard error over that of
+n rows without privacy, with a sandwich; "none" is the share of coefficients without an interval.
+Replace-one, delta 1e-5. Seeds are fixed: nothing printed here is private.
 """
 
 from __future__ import annotations

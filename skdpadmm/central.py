@@ -308,7 +308,7 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -430,7 +430,7 @@ class DPAdmmGammaRegressor(_LogLinkRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -548,7 +548,7 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -695,7 +695,7 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -811,7 +811,7 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -942,7 +942,7 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1068,7 +1068,7 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1194,7 +1194,7 @@ class DPAdmmPoissonRegressor(_LogLinkRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1315,7 +1315,7 @@ class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1438,7 +1438,7 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1564,7 +1564,7 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
