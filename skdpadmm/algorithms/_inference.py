@@ -148,7 +148,7 @@ def with_inference(facts: Facts, budget: Budget, *, is_open: bool) -> Facts:
     square = (d * (d + 1) // 2, relation.second_moment_factor)
     sizes = {CURVATURE: square, GRADIENT: (d, relation.sensitivity_factor), SQUARES: square}
     # Counts are no means.
-    sizes[LENGTHS] = (len(ENDS) + 1, math.sqrt(relation.sensitivity_factor) * facts.n_samples)
+    sizes[LENGTHS] = (len(ENDS), math.sqrt(relation.sensitivity_factor) * facts.n_samples)
     shares = shares_of(loss)
     releases = {
         name: plan_release(
@@ -218,15 +218,16 @@ def gradients_at(loss: Loss, longest: float, clip: float, problem: Problem) -> S
 
 
 def lengths_at(loss: Loss, longest: float, problem: Problem) -> Summand:
-    """The sums of records, or of weights, with gradients of some lengths."""
+    """The sums of records, or of weights, with gradients longer than an end, up to the next."""
 
     def total(parameters: Array, basis: Array) -> Array:
         def of_block(block: int) -> Array:
             gradients, own = gradients_of(loss, longest, problem, block, parameters, basis)
             norms = np.sqrt(np.square(gradients).sum(axis=1) / len(basis))
             counted = None if problem.weights is None else problem.weights[own] / problem.per_person
-            bins = np.searchsorted(ENDS, norms)
-            return np.bincount(bins, counted, len(ENDS) + 1).astype(np.float64)
+            counts = np.bincount(np.searchsorted(ENDS, norms), counted, len(ENDS) + 1)
+            # Records without a gradient count nowhere, as those whose loss is zero.
+            return counts[1:].astype(np.float64)
 
         return problem.engine.sum(of_block, problem.rows.n_blocks)
 
@@ -284,7 +285,7 @@ def clip_of(facts: Facts, rows: Rows, basis: Array) -> float:
 def clip_beyond(counts: Array, noise_std: float) -> float:
     """A clip bound that cuts few gradients, of a released histogram of their lengths."""
     seen = np.flatnonzero(counts[:-1] > SEEN * noise_std)
-    return float(BEYOND * ENDS[seen[-1] if len(seen) else 0])
+    return float(BEYOND * ENDS[seen[-1] + 1 if len(seen) else 0])
 
 
 def debiased(

@@ -70,7 +70,7 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
     persons = {"weights": weights, "per_person": 3} if per_person == 3 else {}
     rows = Rows(X, coordinates_of(2, True), per_unit=per_person)
     problem = Problem(rows=rows, target=y, engine=Engine(), **persons)
-    H, g, S, counts = np.zeros((3, 3)), np.zeros(3), np.zeros((3, 3)), np.zeros(len(ENDS) + 1)
+    H, g, S, counts = np.zeros((3, 3)), np.zeros(3), np.zeros((3, 3)), np.zeros(len(ENDS))
     for first in range(0, n, per_person):
         mean = np.zeros(3)
         for i in range(first, first + per_person):
@@ -86,7 +86,8 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
             H += share * used * curved * np.outer(a, a)
             v = used * loss.derivative(score, y[i : i + 1]) * (a @ basis)
             mean += share * v * min(1.0, clip / np.linalg.norm(v))
-            counts[np.sum(np.linalg.norm(v) > ENDS * math.sqrt(3))] += share
+            if (bin_of := np.sum(np.linalg.norm(v) > ENDS * math.sqrt(3))) > 0:
+                counts[bin_of - 1] += share
         g += mean
         S += np.outer(mean, mean)
     found = curvature_at(loss, longest, problem)(theta)
@@ -135,7 +136,7 @@ def test_terms_are_within_their_bounds_whatever_a_model_and_a_loss_say():
                 largest = 1.0 if loss.has_log_link else loss.smoothness
                 assert np.linalg.norm(found) <= 3 * largest * 0.7**2 * (1 + 1e-12)
                 found = lengths_at(loss, 0.7, problem)(theta, np.eye(3))
-                assert found.sum() == 3
+                assert found.sum() <= 3
                 found = gradients_at(loss, 0.7, 0.4, problem)(theta, np.eye(3))
                 assert np.linalg.norm(found[:3]) <= 3 * 0.4 * (1 + 1e-12)
                 assert np.linalg.norm(found[3:]) <= 3 * 0.4**2 * (1 + 1e-12)
@@ -331,11 +332,11 @@ def test_intervals_of_skewed_rates_hold_the_truth_about_as_often_as_they_say(mod
 
 
 def test_a_clip_bound_of_rates_is_beyond_the_last_bin_that_is_seen():
-    counts = np.zeros(len(ENDS) + 1)
+    counts = np.zeros(len(ENDS))
     counts[[5, 9]], counts[[12, -1]] = 100.0, 20.0
-    assert clip_beyond(counts, 6.0) == pytest.approx(2 * ENDS[9])
-    assert clip_beyond(counts, 4.0) == pytest.approx(2 * ENDS[12])
-    assert clip_beyond(np.zeros(len(ENDS) + 1), 4.0) == pytest.approx(2 * ENDS[0])
+    assert clip_beyond(counts, 6.0) == pytest.approx(2 * ENDS[10])
+    assert clip_beyond(counts, 4.0) == pytest.approx(2 * ENDS[13])
+    assert clip_beyond(np.zeros(len(ENDS)), 4.0) == pytest.approx(2 * ENDS[0])
 
 
 def test_a_step_of_rates_is_of_second_order_for_gaussian_rows():
@@ -433,13 +434,16 @@ def test_a_plan_says_what_intervals_cost_and_how_wide_they_will_be():
     assert 0.7 < np.median(widths) / plan.facts.inference.reach < 1.3
 
 
-def test_a_plan_warns_of_intervals_that_a_model_of_classes_will_hardly_have():
-    model = DPAdmmLogisticRegression(epsilon=3.0, classes=[0, 1], intervals=True, **BOUNDS)
-    with pytest.warns(WeakSignalWarning, match="Few coefficients will have an interval"):
-        model.plan(n_samples=2_000, n_features=12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.plan(n_samples=20_000, n_features=12)
+def test_a_plan_warns_of_intervals_that_a_model_of_classes_or_rates_will_hardly_have():
+    classes = DPAdmmLogisticRegression(epsilon=3.0, classes=[0, 1], intervals=True, **BOUNDS)
+    rates = DPAdmmPoissonRegressor(epsilon=3.0, target_bounds=(0, 9), intervals=True, **BOUNDS)
+    for model in (classes, rates):
+        with pytest.warns(WeakSignalWarning, match="Few coefficients will have an interval"):
+            model.plan(n_samples=2_000, n_features=12)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.plan(n_samples=20_000, n_features=12)
+    assert rates.plan(n_samples=20_000, n_features=9).facts.inference.inflation < 2
 
 
 def test_intervals_of_a_target_without_declared_bounds_are_refused():
