@@ -352,19 +352,39 @@ def test_a_step_of_rates_is_of_second_order_for_gaussian_rows():
         assert np.abs(step + rest - off).max() < 0.2 * np.abs(step - off).max()
 
 
-def test_what_hides_in_a_direction_of_rates_leaks_into_no_interval():
-    rng = np.random.default_rng(0)
-    for seed in range(5):
-        age = rng.uniform(0.2, 1, 20_000)
-        X = np.column_stack([2 * age - 1, 2 * age**2 - 1, rng.uniform(-1, 1, 20_000) + age - 0.6])
-        X = np.clip(X, -1, 1)
-        truth = np.array([5.0, -4.0, 0.3, -0.5])
-        y = rng.poisson(np.exp(X @ truth[:3] + truth[3])).astype(float)
-        model = DPAdmmPoissonRegressor(alpha=1e-9, epsilon=1.0, intervals=True, random_state=seed)
-        found = model.set_params(target_bounds=(0, 30), **BOUNDS).fit(X, y).inference_
-        assert not found.known[:2].any()
-        error = np.abs(found.estimate - truth)[found.known]
-        assert (error < 3.5 * found.std_error[found.known]).all()
+def rates(seed, X, truth, **params):
+    y = np.random.default_rng(seed).poisson(np.exp(X @ truth[:-1] + truth[-1])).astype(float)
+    model = DPAdmmPoissonRegressor(alpha=1e-9, target_bounds=(0, 60), intervals=True, **BOUNDS)
+    return model.set_params(random_state=seed, **params).fit(X, y).inference_
+
+
+def test_errors_of_rates_count_what_may_hide_in_directions_of_the_rows():
+    rng, truth = np.random.default_rng(0), np.array([5.0, -4.0, 0.3, -0.5])
+    age = rng.uniform(0.2, 1, 20_000)
+    # The last column has a part of the direction that an age and its square share.
+    bent = 12 * (age - 0.6) ** 2 - 0.3 + rng.uniform(-0.5, 0.5, 20_000)
+    X = np.clip(np.column_stack([2 * age - 1, 2 * age**2 - 1, bent]), -1, 1)
+    for seed in range(3):
+        found = rates(seed, X, truth, epsilon=1.0)
+        assert not found.known.any()
+        errors = np.sqrt(np.diag(found.covariance))
+        assert np.abs((found.estimate - truth) / errors).max() < 2.2
+
+
+def test_a_long_step_of_rates_is_corrected_to_second_order(monkeypatch):
+    X, truth = np.random.default_rng(0).uniform(-1, 1, (20_000, 3)), np.array([1, -0.5, 0.2, 0.5])
+    exact = rates(0, X, truth, epsilon=math.inf).estimate
+    found = rates(0, X, truth, epsilon=1e4, alpha=0.3).estimate
+    monkeypatch.setattr(_inference, "second_order", lambda step, *rest: 0 * step)
+    straight = rates(0, X, truth, epsilon=1e4, alpha=0.3).estimate
+    assert np.linalg.norm(found - exact) < 0.5 * np.linalg.norm(straight - exact)
+
+
+def test_a_long_step_of_the_rates_of_few_rows_gives_no_interval():
+    X, truth = np.random.default_rng(0).uniform(-1, 1, (20_000, 3)), np.array([1, -0.5, 0.2, 1.5])
+    X[:, 0] = np.where(np.random.default_rng(1).random(20_000) < 0.01, 1.0, -1.0)
+    found = rates(0, X, truth, epsilon=3.0, alpha=0.1)
+    assert found.known.tolist() == [False, True, True, False]
 
 
 def test_a_column_without_variance_has_no_interval_and_the_others_have():
