@@ -377,7 +377,9 @@ def test_a_long_step_of_rates_is_corrected_to_second_order(monkeypatch):
     found = rates(0, X, truth, epsilon=1e4, alpha=0.3).estimate
     monkeypatch.setattr(_inference, "second_order", lambda step, *rest: 0 * step)
     straight = rates(0, X, truth, epsilon=1e4, alpha=0.3).estimate
-    assert np.linalg.norm(found - exact) < 0.5 * np.linalg.norm(straight - exact)
+    # Mostly of the intercept: these rows have symmetric columns.
+    assert (np.abs(found - exact) < np.abs(straight - exact)).all()
+    assert np.abs(found - exact)[-1] < 0.3 * np.abs(straight - exact)[-1]
 
 
 def test_a_long_step_of_the_rates_of_few_rows_gives_no_interval():
