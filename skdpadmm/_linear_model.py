@@ -281,7 +281,7 @@ class PrivateLinearModel(LinkedEstimator):
         facts, rest = with_count(facts, budget)
         if budget.is_private:
             choices = {"scale": self.scale, "conditioning": self.conditioning}
-            own = share_of_fit(rest) if self.intervals else rest
+            own = share_of_fit(rest, loss) if self.intervals else rest
             facts = prepared(facts, own, algorithm, coordinates, **choices)
         elif is_exact:
             algorithm = exact_algorithm(facts.setting, trace=algorithm.trace)

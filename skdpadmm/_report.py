@@ -251,10 +251,11 @@ def warnings_of(
             " to [-1, 1] first, for instance with PublicTableTransformer, or weaken the penalty."
         )
     wide = 0.0 if plan.facts.inference is None else plan.facts.inference.inflation
-    if wide > WIDE and not plan.facts.loss.is_of_residual:
+    most, of = (2 * WIDE, "rates") if plan.facts.loss.has_log_link else (WIDE, "classes")
+    if wide > most and not plan.facts.loss.is_of_residual:
         yield WeakSignalWarning(
             f"Few coefficients will have an interval, or none: they would be {wide:.2g} times as"
-            f" wide as without privacy, expected at most {WIDE:g} times for classes. Ask for a"
+            f" wide as without privacy, expected at most {most:g} times for {of}. Ask for a"
             " larger epsilon, use fewer columns or more rows, or leave intervals out."
         )
     if plan.signal is not None and plan.signal.strength < WEAK:

@@ -306,7 +306,7 @@ class DPAdmmElasticNet(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -426,7 +426,7 @@ class DPAdmmGammaRegressor(_LogLinkRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -541,7 +541,7 @@ class DPAdmmGeneralizedLasso(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -688,7 +688,7 @@ class DPAdmmHuberRegressor(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -802,7 +802,7 @@ class DPAdmmLasso(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -931,7 +931,7 @@ class DPAdmmLinearSVC(CentralModel, PrivateLinearClassifier):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1055,7 +1055,7 @@ class DPAdmmLogisticRegression(CentralModel, PredictsProbabilities, PrivateLinea
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1179,7 +1179,7 @@ class DPAdmmPoissonRegressor(_LogLinkRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1295,7 +1295,7 @@ class DPAdmmQuantileRegressor(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1416,7 +1416,7 @@ class DPAdmmRidge(CentralModel, PrivateLinearRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.
@@ -1540,7 +1540,7 @@ class DPAdmmTweedieRegressor(_LogLinkRegressor):
     intervals : bool, default=False
         Whether to spend 70 % of the squared budget on confidence intervals of the coefficients, see
         :doc:`/user_guide/intervals`. Needs a squared, Huber or two-class logistic loss, without
-        class weights, and bounds of every column, or `row_norm`.
+        class weights, or a Tweedie one, which takes 75 %, and bounds of every column or `row_norm`.
     scale : {"auto", "private", None}, default="auto"
         "private" spends 3 % of the squared budget to scale columns without declared bounds. "auto"
         does so if the signal is ample and the algorithm can be conditioned.

@@ -24,7 +24,7 @@ from skdpadmm._numbers import require
 __all__ = ["CoefficientInference", "summary"]
 
 Array = NDArray[np.float64]
-HIDDEN = "none: noise hides the variance that it rests on, or few rows tell of it"
+HIDDEN = "none: noise hides the variance that it rests on, few rows tell of it, or its step is long"
 FAR = "none: the fit was too far from the optimum for one step"
 NOT_PLANNED = "none: the fit was without intervals=True"
 ASSUMED = (

@@ -49,7 +49,8 @@ class Loss(ABC):
 
     `has_log_link` says that scores are logarithms of rates: a regressor then divides targets by a
     usual rate, of which scores leave out the logarithm (see `in_units`). `has_debiased_step` says
-    that curvatures and gradients of records give intervals of coefficients.
+    that curvatures and gradients of records give intervals of coefficients; with a log link, the
+    curvature at ``inverse_link(scores)`` in place of the target has to be the expected one.
     """
 
     is_of_residual: ClassVar[bool] = False

@@ -44,6 +44,7 @@ class TweedieLoss(Loss):
     lowest: float
     largest: float
     has_log_link = True
+    has_debiased_step = True
 
     def __post_init__(self) -> None:
         require(1 <= self.power <= 2, "power", self.power, "a float in [1, 2]")

@@ -199,6 +199,7 @@ class Plan(Document):
                 lines.append(("coefficients", text))
         if (known_of := facts.inference) is not None:
             of = "residuals of 0.3" if facts.loss.is_of_residual else "balanced classes"
+            of = "targets that vary as much as their mean" if facts.loss.has_log_link else of
             text = (
                 f"{known_of.share:.0%} of the squared budget; about {known_of.inflation:.2g} times"
                 f" as wide as without privacy, +-{known_of.reach:.2g} for a column of standard"

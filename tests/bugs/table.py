@@ -826,6 +826,17 @@ def rows_as_they_are(sums: Any, loss: Any, longest: float, problem: Any) -> Any:
     return sums(loss, math.inf, problem)
 
 
+@replaces(INFERENCE, "bounds_of_rows")
+def rows_of_any_rate(bounds: Any, loss: Any, longest: float, curved: Any) -> Any:
+    return np.full(len(curved), longest)
+
+
+@replaces(INFERENCE, "lengths_at")
+def lengths_of_rows(sums: Any, loss: Any, longest: float, problem: Any) -> Any:
+    """Of persons, whose rows count as records do."""
+    return sums(loss, longest, dataclasses.replace(problem, weights=None))
+
+
 @replaces(INFERENCE, "gradients_at")
 def sums_over_rows(sums: Any, loss: Any, longest: float, clip: float, problem: Any) -> Any:
     """Of persons, whose rows count as records do."""
@@ -1085,6 +1096,8 @@ BUGS = [
         "intervals"),
     Bug("curvature of rows that are not scaled down", rows_as_they_are, REPLAY,
         "intervals-persons-conditioned"),
+    Bug("lengths of all rows of persons", lengths_of_rows, REPLAY,
+        "intervals-gamma-persons-zero-out"),
     Bug("curvature counted as zero-out", second_moment_of_zero_out, REPLAY,
         "intervals intervals-federated"),
     Bug("gradients at the model counted as zero-out", zero_out_counted, REPLAY,
@@ -1422,6 +1435,8 @@ THEOREM_BUGS = [
                ("intervals-federated-alone",)),
     TheoremBug("noise of one agent in covariances", noise_of_one_agent_in_covariances,
                f"{OF_INTERVALS}.test_intervals_of_agents_hold_the_truth_about_as_often_as_they_say"),
+    TheoremBug("curvature of rows whose rate has no bound", rows_of_any_rate,
+               f"{OF_INTERVALS}.test_terms_are_within_their_bounds_whatever_a_model_and_a_loss_say"),
     TheoremBug("messages of hidden models", gradients_at_own_models,
                "tests.divergence.test_federation.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
     TheoremBug("one noise for every score", one_stream_for_scores,
