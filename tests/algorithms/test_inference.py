@@ -19,7 +19,8 @@ from skdpadmm import (
     DPFedLogisticRegression,
     DPFedRidge,
 )
-from skdpadmm.algorithms import FederatedADMM, GradientADMM, _inference
+from skdpadmm.algorithms import FederatedADMM, GradientADMM, _debiased_step, _inference
+from skdpadmm.algorithms._debiased_step import second_order
 from skdpadmm.algorithms._inference import (
     ENDS,
     SHARES,
@@ -29,7 +30,6 @@ from skdpadmm.algorithms._inference import (
     flat,
     gradients_at,
     lengths_at,
-    second_order,
     symmetric,
 )
 from skdpadmm.engine import Engine
@@ -375,7 +375,7 @@ def test_a_long_step_of_rates_is_corrected_to_second_order(monkeypatch):
     X, truth = np.random.default_rng(0).uniform(-1, 1, (20_000, 3)), np.array([1, -0.5, 0.2, 0.5])
     exact = rates(0, X, truth, epsilon=math.inf).estimate
     found = rates(0, X, truth, epsilon=1e4, alpha=0.3).estimate
-    monkeypatch.setattr(_inference, "second_order", lambda step, *rest: 0 * step)
+    monkeypatch.setattr(_debiased_step, "second_order", lambda step, *rest: 0 * step)
     straight = rates(0, X, truth, epsilon=1e4, alpha=0.3).estimate
     # Mostly of the intercept: these rows have symmetric columns.
     assert (np.abs(found - exact) < np.abs(straight - exact)).all()
