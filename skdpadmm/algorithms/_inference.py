@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from skdpadmm.algorithms._algorithm import refuse
 from skdpadmm.algorithms._defaults import RESIDUAL, TARGET_VARIANCES, is_regression
 from skdpadmm.algorithms._messages import plan_release
-from skdpadmm.algorithms._preparations import LARGEST_MATRIX
+from skdpadmm.algorithms._preparations import LARGEST_MATRIX, packed, unpacked
 from skdpadmm.losses import Loss, clip_vectors
 from skdpadmm.privacy import gaussian_mu
 from skdpadmm.protocol import Budget, Facts, Gate, Inference, Plan, Problem, Release, Summand
@@ -187,7 +187,7 @@ def statistics_at(parameters: Array, plan: Plan, problem: Problem, gate: Gate) -
     total = problem.summed(partial(curvature_at, loss, longest))(theta)
     largest = 1.0 if loss.has_log_link else loss.smoothness
     curvature, curvature_std = mean(CURVATURE, total, largest * longest**2)
-    values, vectors = np.linalg.eigh(symmetric(curvature, d))
+    values, vectors = np.linalg.eigh(unpacked(curvature))
     least = max(detectable(values, curvature_std), 1e-12 * float(values[-1]), 1e-300)
     basis = vectors / np.sqrt(np.maximum(values, least))
     if LENGTHS in noise:
@@ -199,12 +199,12 @@ def statistics_at(parameters: Array, plan: Plan, problem: Problem, gate: Gate) -
     gradient, gradient_std = mean(GRADIENT, total[:d], clip)
     squares, squares_std = mean(SQUARES, total[d:], clip**2)
     return Statistics(
-        curvature=symmetric(curvature, d),
+        curvature=unpacked(curvature),
         least=least,
         basis=basis,
         is_hidden=values < least,
         gradient=gradient,
-        squares=symmetric(squares, d),
+        squares=unpacked(squares),
         longest=longest / math.sqrt(max(float(values[0]), least)),
         clip=clip,
         curvature_std=curvature_std,
@@ -214,7 +214,7 @@ def statistics_at(parameters: Array, plan: Plan, problem: Problem, gate: Gate) -
 
 
 def curvature_at(loss: Loss, longest: float, problem: Problem) -> Summand:
-    """The sum of curvatures, whose rows are scaled down to a norm, as `flat` gives it."""
+    """The sum of curvatures, whose rows are scaled down to a norm, as `packed` gives it."""
     rows = problem.rows
 
     def total(parameters: Array) -> Array:
@@ -222,7 +222,7 @@ def curvature_at(loss: Loss, longest: float, problem: Problem) -> Summand:
             A, target = rows.seen(block), problem.target[rows.slices[block]]
             curved = curvatures(loss, rows.product(A, parameters[:, 0]), target)
             A = clipped_to(bounds_of_rows(loss, longest, curved), A)
-            return flat((A * (curved * counted(problem, block))[:, None]).T @ A)
+            return packed((A * (curved * counted(problem, block))[:, None]).T @ A)
 
         return problem.engine.sum(of_block, rows.n_blocks)
 
@@ -238,7 +238,7 @@ def gradients_at(loss: Loss, longest: float, clip: float, problem: Problem) -> S
             gradients = clipped_to(clip, gradients) * counted(problem, block)[:, None]
             # Of persons: what is squared is the mean gradient of their rows.
             gradients = gradients.reshape(-1, problem.per_person, len(basis)).sum(axis=1)
-            return np.concatenate([gradients.sum(axis=0), flat(gradients.T @ gradients)])
+            return np.concatenate([gradients.sum(axis=0), packed(gradients.T @ gradients)])
 
         return problem.engine.sum(of_block, problem.rows.n_blocks)
 
@@ -336,17 +336,3 @@ def detectable(values: Array, noise_std: float) -> float:
             break
         n_hidden = min(fewer, n_hidden - 1)
     return DETECTED * math.sqrt(2 * max(n_hidden, 1)) * noise_std
-
-
-def flat(matrix: Array) -> Array:
-    """The upper triangle with entries off the diagonal times sqrt(2), whose norm is Frobenius'."""
-    upper = np.triu_indices(len(matrix))
-    return np.asarray(matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)))
-
-
-def symmetric(flat: Array, d: int) -> Array:
-    """The matrix of such a triangle."""
-    upper = np.triu_indices(d)
-    matrix = np.zeros((d, d))
-    matrix[upper] = flat / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-    return np.asarray(matrix + np.triu(matrix, 1).T)

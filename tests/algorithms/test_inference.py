@@ -27,11 +27,10 @@ from skdpadmm.algorithms._inference import (
     clip_beyond,
     curvature_at,
     detectable,
-    flat,
     gradients_at,
     lengths_at,
-    symmetric,
 )
+from skdpadmm.algorithms._preparations import packed, unpacked
 from skdpadmm.engine import Engine
 from skdpadmm.exceptions import WeakSignalWarning
 from skdpadmm.inference import CoefficientInference, summary
@@ -91,10 +90,10 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
         g += mean
         S += np.outer(mean, mean)
     found = curvature_at(loss, longest, problem)(theta)
-    np.testing.assert_allclose(symmetric(found, 3), H, atol=1e-12)
+    np.testing.assert_allclose(unpacked(found), H, atol=1e-12)
     found = gradients_at(loss, longest, clip, problem)(theta, basis)
     np.testing.assert_allclose(found[:3], g, atol=1e-12)
-    np.testing.assert_allclose(symmetric(found[3:], 3), S, atol=1e-12)
+    np.testing.assert_allclose(unpacked(found[3:]), S, atol=1e-12)
     found = lengths_at(loss, longest, problem)(theta, basis)
     np.testing.assert_allclose(found, counts, atol=1e-12)
 
@@ -152,8 +151,8 @@ def test_sensitivities_allow_for_rounding_where_bounds_are_far_from_zero():
 
 
 def test_a_triangle_has_the_norm_of_its_matrix():
-    matrix = symmetric(np.arange(6.0), 3)
-    assert np.linalg.norm(flat(matrix)) == pytest.approx(np.linalg.norm(matrix))
+    matrix = unpacked(np.arange(6.0))
+    assert np.linalg.norm(packed(matrix)) == pytest.approx(np.linalg.norm(matrix))
 
 
 def test_without_privacy_a_ridge_has_the_errors_of_least_squares_with_a_sandwich():
