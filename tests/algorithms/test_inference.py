@@ -4,6 +4,7 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
@@ -562,6 +563,16 @@ def test_a_fit_without_intervals_has_a_summary_without_them():
     assert not found.known.any()
     assert "without intervals=True" in repr(found)
     assert found.effect == "coefficient"
+
+
+@pytest.mark.parametrize("intervals", [False, True])
+def test_a_summary_has_no_coefficient_of_the_column_of_agents(intervals):
+    X, scores, rng = table(200)
+    X = pd.DataFrame({"site": rng.integers(0, 3, 200), "age": X[:, 0], "dose": X[:, 1]})
+    params = {**RIDGE, **PLAIN, "intervals": intervals, "privacy_unit": "record"}
+    model = DPFedRidge(agent_column="site", **params).fit(X, scores)
+    assert summary(model).names == ("age", "dose", "intercept")
+    assert summary(model).estimate.shape == (3,)
 
 
 def test_a_summary_of_rates_has_their_ratios():
