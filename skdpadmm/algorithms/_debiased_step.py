@@ -25,24 +25,23 @@ from skdpadmm.protocol import Debiased, Facts, Gate, Plan, Problem, Solution
 
 Array = NDArray[np.float64]
 
-# Without noise steps follow until one is so short, or so many were taken.
+# Without noise, steps follow until one changes usual scores by no more, or so many were taken.
 SHORT_STEP, MOST_STEPS = 1e-8, 50
-# A coefficient has no interval if more of its variance is in directions that noise hides,
+# A coefficient has no interval if more of its variance is in directions that noise hides.
 LARGEST_LOADING = 0.01
-# or if what exceeds a standard error of its step changes the gradient of a record, from one end of
-# the column to the other, by more of the clip bound. Where few records are at one end, such as
-# those of a rare category, the clip would stop the step halfway.
+# Of a regression: nor if the part of its step beyond a standard error changes the gradient of a
+# record, from one end of the column to the other, by a larger share of the clip bound. Where few
+# records are at one end, such as those of a rare category, the clip would stop the step halfway.
 LARGEST_CHANGE = 0.5
-# None has one if the loss is no square, and the step changes scores by more in root mean square, in
-# units of Huber's threshold, or of two log-odds; or its square, as which the error of a step grows,
-# by more than a quarter of a standard error; with a log link by half of one, as a part is known.
+# Of a loss that is no square: no coefficient has one if the step changes usual scores by more, in
+# units of Huber's threshold or of two log-odds, or if the error of the step, which grows as its
+# square, is more standard errors; twice as many with a log link, where a part is corrected.
 LARGEST_STEP, LARGEST_ERROR = 0.15, 0.25
-# With a log link, nor has a coefficient one if what exceeds a standard error of its step is longer,
-# or has an error as large as above.
+# With a log link: nor if the part of its step beyond a standard error is longer.
 LONGEST_STEP = 0.2
-# Logarithms of rates are large: along a direction that noise hides, that of half a range may be off
-# by so much, as one standard deviation, and a coefficient has no interval if more of its variance
-# comes from there.
+# With a log link scores are large: along a direction that noise hides, that of half a range may be
+# off by so much, as one standard deviation, and a coefficient has no interval if more of its
+# variance comes from there.
 FARTHEST, LARGEST_UNKNOWN = 2.5, 0.3
 
 
@@ -53,7 +52,6 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
     for _ in range(1 if is_private else MOST_STEPS):
         found = statistics_at(parameters, plan, problem, gate)
         step = found.basis @ found.gradient
-        # From there to public coordinates.
         basis = rows.to_coordinates(found.basis)
         parameters = parameters - (basis @ found.gradient)[:, None]
         length = math.sqrt(float(rows.loading @ np.square(step)))
@@ -67,7 +65,7 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
     error = math.sqrt(float(rows.loading @ variances(found.basis, covariance)))
     unknown = np.zeros(len(step))
     if loss.has_log_link:
-        # Along directions that noise hides.
+        # What the step cannot see, and what noise in H does to a step of that size.
         unknown = np.where(found.is_hidden, FARTHEST**2 / np.square(basis).sum(axis=0), 0.0)
         variance = found.curvature_std**2 * float(unknown.sum()) / (2 * found.least)
         covariance += np.diag(unknown)
@@ -103,14 +101,14 @@ def variances(basis: Array, covariance: Array) -> Array:
 def known_coefficients(
     facts: Facts, found: Statistics, basis: Array, covariance: Array, unknown: Array
 ) -> NDArray[np.bool_]:
-    """Which coefficients have an interval, from a basis in public coordinates."""
+    """Which coefficients have an interval; the basis is that of the statistics in coordinates."""
     loading, total = np.square(basis), np.square(basis).sum(axis=1)
     std_error = np.sqrt(variances(basis, covariance))
     excess = np.maximum(np.abs(basis @ found.gradient) - std_error, 0.0)
     known = loading[:, found.is_hidden].sum(axis=1) <= LARGEST_LOADING * total
     if is_regression(facts):
         # Columns have ends of -1 and 1.
-        reach = np.minimum(2 * np.sqrt(total), found.longest)
+        reach = np.minimum(2 * np.sqrt(total), found.row_norm)
         known &= 2 * excess * reach <= LARGEST_CHANGE * found.clip
     if facts.loss.has_log_link:
         # Of the rows at one end of a column, that step of 2 has an error of half its square.

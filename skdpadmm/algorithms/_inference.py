@@ -49,7 +49,7 @@ SHARE_OF_LENGTHS = 0.05
 # L^2 is where the spectrum of noise in H ends at so much of `h_max`, for a regression or classes,
 # whose curvatures are well below `h_max`; at least so many times the square of a usual row.
 EDGES, LEAST_SQUARE = {True: 0.2, False: 0.06}, 4.0
-# Eigenvalues of H below so many ends of the spectrum of noise say nothing.
+# Eigenvalues of H below so many ends of the spectrum of noise are hidden.
 DETECTED = 3.5
 # C is where noise is so much of the sampling error; at least so many times a usual gradient, and so
 # many times that of a usual row with the slope of a misclassified one: rare classes have so little
@@ -70,14 +70,14 @@ class Statistics:
     curvature: Array
     least: float
     # Its eigenvectors over the roots of their eigenvalues, or of `least`: the columns are the basis
-    # of g and S. Whether noise hides the eigenvalues.
+    # of g and S, in ascending order. Whether noise hides the eigenvalue of each.
     basis: Array
     is_hidden: NDArray[np.bool_]
     # g and S.
     gradient: Array
     squares: Array
-    # The largest of |a| in that basis, and C.
-    longest: float
+    # The largest norm of a row in that basis, and C.
+    row_norm: float
     clip: float
     # Standard deviations of the noise in H, g and S.
     curvature_std: float
@@ -102,7 +102,7 @@ def share_of_fit(budget: Budget, loss: Loss) -> Budget:
 
 
 def with_inference(facts: Facts, budget: Budget, *, is_open: bool) -> Facts:
-    """Facts with three releases at the model, each in units of the bound of a term.
+    """Facts with the releases at the model, each in units of the bound of a term.
 
     `is_open`: the target of a regression has no declared bounds.
     """
@@ -205,7 +205,7 @@ def statistics_at(parameters: Array, plan: Plan, problem: Problem, gate: Gate) -
         is_hidden=values < least,
         gradient=gradient,
         squares=unpacked(squares),
-        longest=longest / math.sqrt(max(float(values[0]), least)),
+        row_norm=longest / math.sqrt(max(float(values[0]), least)),
         clip=clip,
         curvature_std=curvature_std,
         gradient_std=gradient_std,
@@ -222,7 +222,7 @@ def curvature_at(loss: Loss, longest: float, problem: Problem) -> Summand:
             A, target = rows.seen(block), problem.target[rows.slices[block]]
             curved = curvatures(loss, rows.product(A, parameters[:, 0]), target)
             A = clipped_to(bounds_of_rows(loss, longest, curved), A)
-            return packed((A * (curved * counted(problem, block))[:, None]).T @ A)
+            return packed((A * (curved * weights_of(problem, block))[:, None]).T @ A)
 
         return problem.engine.sum(of_block, rows.n_blocks)
 
@@ -235,7 +235,7 @@ def gradients_at(loss: Loss, longest: float, clip: float, problem: Problem) -> S
     def total(parameters: Array, basis: Array) -> Array:
         def of_block(block: int) -> Array:
             gradients = gradients_of(loss, longest, problem, block, parameters, basis)
-            gradients = clipped_to(clip, gradients) * counted(problem, block)[:, None]
+            gradients = clipped_to(clip, gradients) * weights_of(problem, block)[:, None]
             # Of persons: what is squared is the mean gradient of their rows.
             gradients = gradients.reshape(-1, problem.per_person, len(basis)).sum(axis=1)
             return np.concatenate([gradients.sum(axis=0), packed(gradients.T @ gradients)])
@@ -253,7 +253,7 @@ def lengths_at(loss: Loss, longest: float, problem: Problem) -> Summand:
             gradients = gradients_of(loss, longest, problem, block, parameters, basis)
             bins = np.searchsorted(ENDS, np.sqrt(np.square(gradients).sum(axis=1) / len(basis)))
             # Records without a gradient count nowhere, as those whose loss is zero.
-            counts = np.bincount(bins, counted(problem, block), len(ENDS) + 1)
+            counts = np.bincount(bins, weights_of(problem, block), len(ENDS) + 1)
             return counts[1:].astype(np.float64)
 
         return problem.engine.sum(of_block, problem.rows.n_blocks)
@@ -274,8 +274,8 @@ def gradients_of(
     return np.asarray(rows.product(A, basis) * slopes[:, None])
 
 
-def counted(problem: Problem, block: int) -> Array:
-    """What each row of a block counts for: its weight, shared by the rows of a person."""
+def weights_of(problem: Problem, block: int) -> Array:
+    """The weight of each row of a block; of persons, over the number of their rows."""
     own = problem.rows.slices[block]
     if problem.weights is None:
         return np.ones(own.stop - own.start)
