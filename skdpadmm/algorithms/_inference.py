@@ -107,7 +107,6 @@ def with_inference(facts: Facts, budget: Budget, *, is_open: bool) -> Facts:
     `is_open`: the target of a regression has no declared bounds.
     """
     d, loss, agents = facts.n_parameters, facts.loss, facts.agents
-    has_open = facts.coordinates is None or bool(facts.coordinates.undeclared.any())
     of_one = "records as the unit, and one budget for all agents"
     refuse(
         "Change that, or leave intervals out.",
@@ -117,7 +116,7 @@ def with_inference(facts: Facts, budget: Budget, *, is_open: bool) -> Facts:
             "a squared, Huber or logistic loss of one score, without class weights, or rates",
         ),
         (
-            has_open or (is_open and budget.is_private),
+            not facts.is_declared or (is_open and budget.is_private),
             "intervals=True with undeclared bounds",
             "feature_bounds of every column, or row_norm, and target_bounds of a regression",
         ),
