@@ -21,10 +21,11 @@ from skdpadmm import (
     DPFedRidge,
 )
 from skdpadmm.algorithms import FederatedADMM, GradientADMM, _debiased_step, _inference
-from skdpadmm.algorithms._debiased_step import second_order
+from skdpadmm.algorithms._debiased_step import covariance_of, known_coefficients, second_order
 from skdpadmm.algorithms._inference import (
     ENDS,
     SHARES,
+    Statistics,
     clip_beyond,
     curvature_at,
     detectable,
@@ -329,6 +330,36 @@ def test_intervals_of_skewed_rates_hold_the_truth_about_as_often_as_they_say(mod
         held += [((low <= truth) & (truth <= high))[found.known] for truth in ([1.0, -0.5, 0.2],)]
     assert len(np.concatenate(held)) > 60
     assert np.mean(np.concatenate(held)) >= 0.87
+
+
+def statistics(basis, **known):
+    d = len(basis)
+    noise = {f"{name}_std": 0.0 for name in ("curvature", "gradient", "squares")}
+    bounds = {"least": 0.1, "row_norm": math.inf, "clip": math.inf}
+    sums = {"curvature": np.eye(d), "squares": np.eye(d), "gradient": np.zeros(d)}
+    hidden = {"is_hidden": np.zeros(d, dtype=bool)}
+    return Statistics(basis=basis, **{**noise, **bounds, **sums, **hidden, **known})
+
+
+def test_a_covariance_adds_noise_of_each_release_and_what_noise_hides():
+    rng = np.random.default_rng(0)
+    basis, g, n = rng.normal(size=(3, 3)), np.array([0.3, -0.2, 0.1]), 50
+    S, step = np.diag([3.0, 2.0, 1.0]) + 0.5, basis @ g
+    noise = {"curvature_std": 0.1, "gradient_std": 0.2, "squares_std": 0.3}
+    found = statistics(basis, gradient=g, squares=S, is_hidden=np.array([1, 0, 0]) > 0, **noise)
+    covariance = basis @ covariance_of(found, step, n) @ basis.T
+    inverse = basis @ basis.T  # Of H.
+    expected = 0.2**2 * inverse + basis @ S @ basis.T / n + 0.3 * inverse / n
+    expected += 0.1**2 * (step @ step) * inverse @ inverse
+    expected += 0.3**2 * np.outer(basis[:, 0], basis[:, 0])
+    np.testing.assert_allclose(covariance, expected, rtol=1e-12)
+
+
+def test_a_coefficient_of_rates_whose_error_is_mostly_hidden_is_not_known():
+    model = DPAdmmPoissonRegressor(target_bounds=(0, 9), intervals=True, **BOUNDS)
+    facts, unknown = model.plan(n_samples=500, n_features=2).facts, np.array([0.4, 0.2, 0.0])
+    found = known_coefficients(facts, statistics(np.eye(3)), np.eye(3), np.eye(3), unknown)
+    assert found.tolist() == [False, True, True]
 
 
 def test_a_clip_bound_of_rates_is_beyond_the_last_bin_that_is_seen():
