@@ -46,13 +46,13 @@ SQUARES, LENGTHS = "squared gradients", "lengths of gradients"
 SHARES = {CURVATURE: 0.2, GRADIENT: 0.35, SQUARES: 0.15}
 SHARE_OF_LENGTHS = 0.05
 
-# L^2 is where the spectrum of noise in H ends at so much of `h_max`, for a regression or classes,
-# whose curvatures are well below `h_max`; at least so many times the square of a usual row.
+# With L the spectrum of noise in H ends at this share of `h_max`, for regressions and for classes,
+# whose curvatures are well below `h_max`; L^2 is at least so many times the square of a usual row.
 EDGES, LEAST_SQUARE = {True: 0.2, False: 0.06}, 4.0
 # Eigenvalues of H below so many ends of the spectrum of noise are hidden.
 DETECTED = 3.5
-# C is where noise is so much of the sampling error; at least so many times a usual gradient, and so
-# many times that of a usual row with the slope of a misclassified one: rare classes have so little
+# With C the noise of g is this share of the sampling error; C is at least so many times a usual
+# gradient, and so many times that of a usual row that is misclassified: rare classes have so little
 # curvature that these are long.
 NOISE, LEAST_OPENING, LEAST_CLEARANCE = 0.6, 5.0, 2.0
 # With a log link C follows a histogram of lengths, in units of the root of the number of
