@@ -222,12 +222,11 @@ def summary(model: Any, *, exponentiate: bool | None = None) -> CoefficientInfer
     is_ratio = is_rate or hasattr(last, "predict_proba") if exponentiate is None else exponentiate
     found = getattr(last, "inference_", None)
     if found is None:
-        has_intercept = bool(last.fit_intercept)
-        estimate = np.append(coef[0], np.ravel(last.intercept_)[: int(has_intercept)])
-        names = list(getattr(last, "feature_names_in_", [f"x{k}" for k in range(coef.shape[1])]))
+        estimate = np.append(coef[0], np.ravel(last.intercept_)[: int(last.fit_intercept)])
+        # A column of agents has no coefficient.
+        known = getattr(last, "_feature_names", lambda: getattr(last, "feature_names_in_", None))()
         found = CoefficientInference(
-            names=(*map(str, names), *["intercept"][: int(has_intercept)]),
-            units=(*["per 1"] * len(names), *["where all columns are 0"][: int(has_intercept)]),
+            **_named(known, coef.shape[1], len(estimate)),
             estimate=estimate,
             covariance=np.full((len(estimate), len(estimate)), np.nan),
             known=np.zeros(len(estimate), dtype=bool),
@@ -240,12 +239,20 @@ def summary(model: Any, *, exponentiate: bool | None = None) -> CoefficientInfer
     if not steps:
         return found
     columns, kinds, middles, halves = zip(*steps[0]._units(), strict=True)
-    n_columns, p = len(found.names), len(columns)
-    jacobian = np.diag(np.append(1 / np.array(halves), np.ones(n_columns - p)))
+    p = len(columns)
+    jacobian = np.diag(np.append(1 / np.array(halves), np.ones(len(found.names) - p)))
     # The intercept, where there is one.
     jacobian[p:, :p] = -np.array(middles) / halves
-    units = (*kinds, *["where all columns are 0"] * (n_columns - p))
+    units = (*kinds, *found.units[p:])
     return found._mapped(jacobian, names=(*columns, *found.names[p:]), units=units)
+
+
+def _named(feature_names: Any, p: int, n_coefficients: int) -> dict[str, Any]:
+    """Names and units of p coefficients, and of an intercept where there is one more."""
+    columns = [f"x{k}" for k in range(p)] if feature_names is None else map(str, feature_names)
+    names = (*columns, *["intercept"][: n_coefficients - p])
+    units = (*["per 1"] * p, *["where all columns are 0"][: n_coefficients - p])
+    return {"names": names, "units": units}
 
 
 def inference_of(fitted: Any, feature_names: Sequence[str] | None) -> CoefficientInference:
@@ -258,10 +265,8 @@ def inference_of(fitted: Any, feature_names: Sequence[str] | None) -> Coefficien
         return np.column_stack([coef, intercept])[:, :d]
 
     constant = in_user_units(np.zeros((d, 1)))
-    names = [f"x{k}" for k in range(p)] if feature_names is None else list(feature_names)
     public = CoefficientInference(
-        names=(*map(str, names[:p]), *["intercept"][: d - p]),
-        units=(*["per 1"] * p, *["where all columns are 0"][: d - p]),
+        **_named(feature_names, p, d),
         estimate=step.parameters[:, 0],
         covariance=step.covariance,
         known=step.known & step.is_near,

@@ -316,7 +316,7 @@ def _parts(
 ) -> dict[str, _Part]:
     """The parts that scores are made of, with their sensitivities, from public facts."""
     width, factor = limits[1] - limits[0], neighboring.target_moments_factor
-    counts = math.sqrt(2.0) if neighboring is Neighboring.REPLACE_ONE else 1.0
+    counts = math.sqrt(neighboring.sensitivity_factor)
     known = {
         "accuracy": _Part((2,), factor, factor * 0.5, (0.0, 1.0)),
         "confusion_matrix": _Part((n_classes, n_classes), counts, counts),

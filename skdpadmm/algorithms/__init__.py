@@ -10,12 +10,13 @@ from skdpadmm.algorithms._algorithm import Algorithm, penalty_operator
 from skdpadmm.algorithms._averaged_admm import AveragedADMM
 from skdpadmm.algorithms._clipped_sums import ClippedSum
 from skdpadmm.algorithms._consensus_admm import ConsensusADMM, FederatedADMM
+from skdpadmm.algorithms._debiased_step import debiased
 from skdpadmm.algorithms._decentralized_gradient_descent import DecentralizedGradientDescent
 from skdpadmm.algorithms._dual_averaging import DualAveraging
 from skdpadmm.algorithms._fixed_point_iteration import FixedPointIteration
 from skdpadmm.algorithms._gradient_admm import GradientADMM
 from skdpadmm.algorithms._gradient_descent import CoordinateDescent, GradientDescent
-from skdpadmm.algorithms._inference import debiased, share_of_fit, with_inference
+from skdpadmm.algorithms._inference import share_of_fit, with_inference
 from skdpadmm.algorithms._multi_step_admm import MultiStepADMM
 from skdpadmm.algorithms._noise_left import without_stretch
 from skdpadmm.algorithms._objective_perturbation import ObjectivePerturbation

@@ -299,18 +299,23 @@ def condition(problem: Problem, facts: Facts, gate: Gate) -> Problem:
 
 
 def packed(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The upper triangle, as `Conditioning.release` has it."""
+    """The upper triangle with entries off the diagonal times sqrt(2), whose norm is Frobenius'."""
     upper = np.triu_indices(len(matrix))
     return np.asarray(matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)))
 
 
+def unpacked(triangle: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The symmetric matrix of such a triangle."""
+    d = (math.isqrt(1 + 8 * len(triangle)) - 1) // 2
+    upper, matrix = np.triu_indices(d), np.zeros((d, d))
+    triangle = triangle / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    matrix[upper] = matrix.T[upper] = triangle
+    return matrix
+
+
 def basis_from_release(noisy: NDArray[np.float64], conditioning: Conditioning) -> Basis:
     """Coordinates from what was released of the mean second moment."""
-    d = (math.isqrt(1 + 8 * len(noisy)) - 1) // 2
-    upper, matrix = np.triu_indices(d), np.zeros((d, d))
-    noisy = noisy / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-    matrix[upper] = matrix.T[upper] = noisy
-    return basis_of(matrix, conditioning)
+    return basis_of(unpacked(noisy), conditioning)
 
 
 def basis_of(matrix: NDArray[np.float64], conditioning: Conditioning) -> Basis:

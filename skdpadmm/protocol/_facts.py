@@ -128,7 +128,8 @@ class Inference:
     """Noisy statistics at the fitted model, from which standard errors follow."""
 
     # In units of the bound of a term: the upper triangle of the mean curvature, whose entries off
-    # the diagonal are times sqrt(2), the mean gradient, and that triangle of its squares.
+    # the diagonal are times sqrt(2), the mean gradient, and that triangle of its squares; with a
+    # log link, after the first, counts of lengths of gradients.
     releases: tuple[Release, ...]
     # Of the squared budget.
     share: float

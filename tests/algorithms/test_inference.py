@@ -4,6 +4,7 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
@@ -19,19 +20,19 @@ from skdpadmm import (
     DPFedLogisticRegression,
     DPFedRidge,
 )
-from skdpadmm.algorithms import FederatedADMM, GradientADMM, _inference
+from skdpadmm.algorithms import FederatedADMM, GradientADMM, _debiased_step, _inference
+from skdpadmm.algorithms._debiased_step import covariance_of, known_coefficients, second_order
 from skdpadmm.algorithms._inference import (
     ENDS,
     SHARES,
+    Statistics,
     clip_beyond,
     curvature_at,
     detectable,
-    flat,
     gradients_at,
     lengths_at,
-    second_order,
-    symmetric,
 )
+from skdpadmm.algorithms._preparations import packed, unpacked
 from skdpadmm.engine import Engine
 from skdpadmm.exceptions import WeakSignalWarning
 from skdpadmm.inference import CoefficientInference, summary
@@ -91,10 +92,10 @@ def test_statistics_are_those_of_a_loop_over_records_or_persons(loss, per_person
         g += mean
         S += np.outer(mean, mean)
     found = curvature_at(loss, longest, problem)(theta)
-    np.testing.assert_allclose(symmetric(found, 3), H, atol=1e-12)
+    np.testing.assert_allclose(unpacked(found), H, atol=1e-12)
     found = gradients_at(loss, longest, clip, problem)(theta, basis)
     np.testing.assert_allclose(found[:3], g, atol=1e-12)
-    np.testing.assert_allclose(symmetric(found[3:], 3), S, atol=1e-12)
+    np.testing.assert_allclose(unpacked(found[3:]), S, atol=1e-12)
     found = lengths_at(loss, longest, problem)(theta, basis)
     np.testing.assert_allclose(found, counts, atol=1e-12)
 
@@ -152,8 +153,8 @@ def test_sensitivities_allow_for_rounding_where_bounds_are_far_from_zero():
 
 
 def test_a_triangle_has_the_norm_of_its_matrix():
-    matrix = symmetric(np.arange(6.0), 3)
-    assert np.linalg.norm(flat(matrix)) == pytest.approx(np.linalg.norm(matrix))
+    matrix = unpacked(np.arange(6.0))
+    assert np.linalg.norm(packed(matrix)) == pytest.approx(np.linalg.norm(matrix))
 
 
 def test_without_privacy_a_ridge_has_the_errors_of_least_squares_with_a_sandwich():
@@ -331,6 +332,36 @@ def test_intervals_of_skewed_rates_hold_the_truth_about_as_often_as_they_say(mod
     assert np.mean(np.concatenate(held)) >= 0.87
 
 
+def statistics(basis, **known):
+    d = len(basis)
+    noise = {f"{name}_std": 0.0 for name in ("curvature", "gradient", "squares")}
+    bounds = {"least": 0.1, "row_norm": math.inf, "clip": math.inf}
+    sums = {"curvature": np.eye(d), "squares": np.eye(d), "gradient": np.zeros(d)}
+    hidden = {"is_hidden": np.zeros(d, dtype=bool)}
+    return Statistics(basis=basis, **{**noise, **bounds, **sums, **hidden, **known})
+
+
+def test_a_covariance_adds_noise_of_each_release_and_what_noise_hides():
+    rng = np.random.default_rng(0)
+    basis, g, n = rng.normal(size=(3, 3)), np.array([0.3, -0.2, 0.1]), 50
+    S, step = np.diag([3.0, 2.0, 1.0]) + 0.5, basis @ g
+    noise = {"curvature_std": 0.1, "gradient_std": 0.2, "squares_std": 0.3}
+    found = statistics(basis, gradient=g, squares=S, is_hidden=np.array([1, 0, 0]) > 0, **noise)
+    covariance = basis @ covariance_of(found, step, n) @ basis.T
+    inverse = basis @ basis.T  # Of H.
+    expected = 0.2**2 * inverse + basis @ S @ basis.T / n + 0.3 * inverse / n
+    expected += 0.1**2 * (step @ step) * inverse @ inverse
+    expected += 0.3**2 * np.outer(basis[:, 0], basis[:, 0])
+    np.testing.assert_allclose(covariance, expected, rtol=1e-12)
+
+
+def test_a_coefficient_of_rates_whose_error_is_mostly_hidden_is_not_known():
+    model = DPAdmmPoissonRegressor(target_bounds=(0, 9), intervals=True, **BOUNDS)
+    facts, unknown = model.plan(n_samples=500, n_features=2).facts, np.array([0.4, 0.2, 0.0])
+    found = known_coefficients(facts, statistics(np.eye(3)), np.eye(3), np.eye(3), unknown)
+    assert found.tolist() == [False, True, True]
+
+
 def test_a_clip_bound_of_rates_is_beyond_the_last_bin_that_is_seen():
     counts = np.zeros(len(ENDS))
     counts[[5, 9]], counts[[12, -1]] = 100.0, 20.0
@@ -375,7 +406,7 @@ def test_a_long_step_of_rates_is_corrected_to_second_order(monkeypatch):
     X, truth = np.random.default_rng(0).uniform(-1, 1, (20_000, 3)), np.array([1, -0.5, 0.2, 0.5])
     exact = rates(0, X, truth, epsilon=math.inf).estimate
     found = rates(0, X, truth, epsilon=1e4, alpha=0.3).estimate
-    monkeypatch.setattr(_inference, "second_order", lambda step, *rest: 0 * step)
+    monkeypatch.setattr(_debiased_step, "second_order", lambda step, *rest: 0 * step)
     straight = rates(0, X, truth, epsilon=1e4, alpha=0.3).estimate
     # Mostly of the intercept: these rows have symmetric columns.
     assert (np.abs(found - exact) < np.abs(straight - exact)).all()
@@ -563,6 +594,16 @@ def test_a_fit_without_intervals_has_a_summary_without_them():
     assert not found.known.any()
     assert "without intervals=True" in repr(found)
     assert found.effect == "coefficient"
+
+
+@pytest.mark.parametrize("intervals", [False, True])
+def test_a_summary_has_no_coefficient_of_the_column_of_agents(intervals):
+    X, scores, rng = table(200)
+    X = pd.DataFrame({"site": rng.integers(0, 3, 200), "age": X[:, 0], "dose": X[:, 1]})
+    params = {**RIDGE, **PLAIN, "intervals": intervals, "privacy_unit": "record"}
+    model = DPFedRidge(agent_column="site", **params).fit(X, scores)
+    assert summary(model).names == ("age", "dose", "intercept")
+    assert summary(model).estimate.shape == (3,)
 
 
 def test_a_summary_of_rates_has_their_ratios():
