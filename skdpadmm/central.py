@@ -120,10 +120,10 @@ class CentralModel(StreamingModel):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights :math:`w_i \geq 0` of the losses of records, which stay as private as `X` and
             `y`, and are clipped to `max_weight`: the mean loss becomes ``sum_i w_i loss_i / n``,
-            with n the number of rows, and the penalty stays. So does scikit-learn's objective, but
-            its lasso and elastic net divide the weights by their mean. Weights should have a mean
-            of about one; the steps, and not the guarantee, rest on it. Not with `persons`, streams
-            or chunks on workers. See :doc:`/user_guide/weights`.
+            with n the number of rows, and the penalty stays. scikit-learn has the same objective,
+            but its lasso, elastic net and models of counts and costs divide the weights by their
+            mean. Weights should have a mean of about one; the steps, and not the guarantee, rest on
+            it. Not with `persons`, streams or chunks on workers. See :doc:`/user_guide/weights`.
 
         Returns
         -------
