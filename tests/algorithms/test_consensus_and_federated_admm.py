@@ -13,8 +13,11 @@ import skdpadmm.algorithms._agent_blocks as record_blocks
 import skdpadmm.algorithms._consensus_admm as federated
 from skdpadmm.algorithms import ConsensusADMM, FederatedADMM
 from skdpadmm.algorithms._messages import Schedule
+from skdpadmm.engine import Engine
 from skdpadmm.losses import SquaredLoss, clip_vectors
 from skdpadmm.penalties import L1, ElasticNet
+from skdpadmm.protocol import Problem
+from skdpadmm.records import Rows
 from tests.algorithms import runs as direct
 from tests.algorithms.runs import close, coordinates_of, data_for, facts_for, run
 
@@ -213,3 +216,24 @@ def test_vectors_are_clipped_each_by_itself_whatever_their_size():
         with np.errstate(all="ignore"):  # as in every part that an engine calls
             short = clip_vectors(np.full((1, 5, 3), size), np.array([0.5]))
         np.testing.assert_allclose(short, entry, rtol=1e-12, atol=1e-323)
+
+
+@pytest.mark.parametrize("per_person", [1, 2])
+def test_states_of_weighted_records_and_of_persons_are_those_of_a_loop(per_person):
+    (X, y), rng = data_for(SquaredLoss(), n=6), np.random.default_rng(1)
+    weights = np.tile([1.5, 0.5], 3) if per_person == 2 else rng.uniform(0, 1, 6)
+    rows, lam, clip_norm = Rows(X, coordinates_of(3), per_unit=per_person), 0.8, 0.5
+    update = record_blocks.BlockUpdate(
+        loss=SquaredLoss(), step_size=1.0, relaxation=lam, exact=False, increments=False
+    )
+    problem = Problem(rows=rows, target=y, engine=Engine(), weights=weights, per_person=per_person)
+    (records,) = record_blocks.record_blocks(problem, update, clip_norm=clip_norm, everyone=True)
+    A, states = np.column_stack([X, np.ones(6)]), np.zeros((6 // per_person, 4))
+    for z in rng.normal(size=(2, 4, 1)):
+        found = rows.collect(records.advance(z, z, None))
+        gradients = weights[:, None] * SquaredLoss().derivative(A @ z[:, 0], y)[:, None] * A
+        longest = clip_norm * per_person
+        sums = gradients.reshape(-1, per_person, 4).sum(axis=1)
+        clipped = [direct.clipped(each, longest) for each in sums]
+        states = (1 - 2 * lam) * states + 2 * lam * np.array(clipped)
+        close(np.ravel(found), states.sum(axis=0), 1e-12)

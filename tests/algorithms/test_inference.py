@@ -30,6 +30,7 @@ from skdpadmm.algorithms._inference import (
     curvature_at,
     detectable,
     gradients_at,
+    gradients_of,
     lengths_at,
 )
 from skdpadmm.algorithms._preparations import packed, unpacked
@@ -141,6 +142,26 @@ def test_terms_are_within_their_bounds_whatever_a_model_and_a_loss_say():
                 found = gradients_at(loss, 0.7, 0.4, problem)(theta, np.eye(3))
                 assert np.linalg.norm(found[:3]) <= 3 * 0.4 * (1 + 1e-12)
                 assert np.linalg.norm(found[3:]) <= 3 * 0.4**2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", [COUNTS, COSTS])
+def test_a_record_that_leaves_takes_one_count_of_lengths_with_it_and_moves_no_other(loss):
+    rng, n, d = np.random.default_rng(0), 24, 33
+    X, y, theta = rng.uniform(-1, 1, (n, d)), rng.uniform(0.1, 9.0, n), rng.normal(size=(d, 1))
+
+    def problem(first, stop):
+        rows = Rows(X[first:stop], coordinates_of(d, False))
+        # As with a private number of records: the others come to lie elsewhere.
+        rows.by_row = True
+        return Problem(rows=rows, target=y[first:stop], engine=Engine())
+
+    basis = rng.normal(size=(d, d))
+    for k in range(1, n):
+        gradient, _ = gradients_of(loss, 1.1, problem(k, k + 1), 0, theta, basis)
+        # The last bit says which side of an end it is on.
+        at_end = basis * (ENDS[7] * math.sqrt(d) / np.linalg.norm(gradient))
+        both, one = (lengths_at(loss, 1.1, problem(i, k + 1))(theta, at_end) for i in (k - 1, k))
+        assert np.abs(both - one).sum() <= 1
 
 
 def test_sensitivities_allow_for_rounding_where_bounds_are_far_from_zero():

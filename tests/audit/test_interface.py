@@ -59,6 +59,13 @@ def test_a_report_is_frozen_seeded_and_leaves_the_estimator_as_it_was(options, c
     assert not {report.verdict, words, *(line.name for line in report.lines)}.difference(texts)
 
 
+@methods
+def test_a_claim_is_stated_at_the_delta_that_is_asked_for(options):
+    usual, larger = (audit(ridge(), random_state=4, delta=d, **options) for d in (None, 1e-3))
+    assert (usual.delta, larger.delta) == (1e-5, 1e-3)
+    assert larger.claimed_epsilon < usual.claimed_epsilon
+
+
 @pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
 def test_a_generator_goes_on_from_audit_to_audit(make):
     rng = make(5)

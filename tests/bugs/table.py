@@ -884,6 +884,17 @@ def unseen_at_the_model(observer: str) -> Plant:
     return planned(changed)
 
 
+@replaces(f"{ALGORITHMS}._averaged_admm", "_inner_problem")
+def shorter_than_the_longest_row(
+    honest: Any, facts: Any, settings: Any, rows: Any, *rest: Any
+) -> Any:
+    """As if what rows are scaled down to followed from the rows."""
+    if rows is not None:
+        longest = 0.5 * math.sqrt(rows.squared_norm.max()) / rows.typical_norm
+        settings = settings.but(row_bound=min(settings.row_bound, longest))
+    return honest(facts, settings, rows, *rest)
+
+
 # A private number of records.
 
 
@@ -1089,6 +1100,8 @@ BUGS = [
     Bug("replace-one counted as zero-out on hidden paths", zero_out_counted, REPLAY,
         "gradient-cyclic gradient-admm-sampling gradient-admm-stopping",
         knobs={"clip_norm": 0.01}),
+    Bug("rows scaled down by what the longest one is", shorter_than_the_longest_row, FUNCTION,
+        "averaged-shorter-rows"),
     Bug("half the noise of intervals", noise(scaled(0.5)), PLANNED, "intervals"),
     Bug("gradients at the model without a clip", all_of(clip_that_binds, no_clip_of_gradients), REPLAY,
         "intervals intervals-persons-conditioned"),
@@ -1437,6 +1450,9 @@ THEOREM_BUGS = [
                f"{OF_INTERVALS}.test_intervals_of_agents_hold_the_truth_about_as_often_as_they_say"),
     TheoremBug("curvature of rows whose rate has no bound", rows_of_any_rate,
                f"{OF_INTERVALS}.test_terms_are_within_their_bounds_whatever_a_model_and_a_loss_say"),
+    TheoremBug("lengths that go by the places of rows", setting("skdpadmm.records.Rows.product", lambda self, X, coef: X @ coef),
+               f"{OF_INTERVALS}.test_a_record_that_leaves_takes_one_count_of_lengths_with_it_and_moves_no_other",
+               ("COSTS",)),
     TheoremBug("messages of hidden models", gradients_at_own_models,
                "tests.divergence.test_federation.test_messages_follow_from_sums_that_were_released_and_from_no_hidden_model"),
     TheoremBug("one noise for every score", one_stream_for_scores,
