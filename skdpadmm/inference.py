@@ -25,10 +25,11 @@ __all__ = ["CoefficientInference", "summary"]
 
 Array = NDArray[np.float64]
 HIDDEN = "none: noise hides the variance that it rests on, few rows tell of it, or its step is long"
-FAR = "none: the fit was too far from the optimum for one step"
+FAR = "none: the fit was too far from the optimum for one step, or target_bounds hold a long tail"
 NOT_PLANNED = "none: the fit was without intervals=True"
 ASSUMED = (
-    "The rows are a random sample of a population; the linear model need not be right.",
+    "The rows are a random sample of a population.",
+    "No few rows decide a coefficient: rows far from the others and long residuals count less.",
     "Declared bounds contain nearly all values; others are clipped.",
     "Each interval holds by itself, not all of them together.",
 )

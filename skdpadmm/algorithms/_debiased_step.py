@@ -43,6 +43,8 @@ LONGEST_STEP = 0.2
 # off by so much, as one standard deviation, and a coefficient has no interval if more of its
 # variance comes from there.
 FARTHEST, LARGEST_UNKNOWN = 2.5, 0.3
+# Nor has any, if what the clip may cut unseen is more standard errors.
+LARGEST_TAIL = 2.0
 
 
 def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> Solution:
@@ -57,12 +59,18 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
         length = math.sqrt(float(rows.loading @ np.square(step)))
         if not length > SHORT_STEP:
             break
-    if loss.has_log_link and is_private and rows.coordinates.fit_intercept:
-        intercept = rows.from_coordinates(np.eye(len(step))[-1])
-        rest = second_order(step, intercept, found.curvature, found.least)
-        parameters = parameters - rows.to_coordinates(rest)[:, None]
     covariance = covariance_of(found, step, facts.n_samples)
     error = math.sqrt(float(rows.loading @ variances(found.basis, covariance)))
+    is_short = is_near(loss, length, error)
+    if loss.has_log_link and is_private:
+        constant = np.zeros(len(step))
+        if rows.coordinates.fit_intercept:
+            constant = rows.from_coordinates(np.eye(len(step))[-1])
+        model = rows.from_coordinates(solution.parameters)[:, 0]
+        tail = hidden_tail(loss, found, model, constant) / facts.n_samples
+        is_short &= tail <= LARGEST_TAIL * math.sqrt(np.trace(covariance) / len(step))
+        rest = second_order(step, constant, found.curvature, found.least)
+        parameters = parameters - rows.to_coordinates(rest)[:, None]
     unknown = np.zeros(len(step))
     if loss.has_log_link:
         # What the step cannot see, and what noise in H does to a step of that size.
@@ -76,7 +84,7 @@ def debiased(plan: Plan, problem: Problem, solution: Solution, gate: Gate) -> So
             parameters=parameters,
             covariance=basis @ covariance @ basis.T,
             known=known_coefficients(facts, found, basis, covariance, unknown),
-            is_near=is_near(loss, length, error),
+            is_near=is_short,
         ),
     )
 
@@ -122,6 +130,18 @@ def is_near(loss: Loss, length: float, error: float) -> bool:
     share = length / getattr(loss, "threshold", 2.0)
     largest = LARGEST_ERROR * (2.0 if loss.has_log_link else 1.0)
     return share <= LARGEST_STEP and share * length <= largest * error
+
+
+def hidden_tail(loss: Loss, found: Statistics, model: Array, constant: Array) -> float:
+    """The norm of what the clip may cut from the sum of gradients, unseen among noisy counts.
+
+    That is a standard deviation of a count, of records with the largest target at the mean score.
+    """
+    weighted = found.curvature @ constant
+    score = np.array([model @ weighted / max(float(constant @ weighted), found.least)])
+    usual = np.sqrt(loss.curvature(score, loss.inverse_link(score)) / len(model))
+    longest = float((np.abs(loss.derivative(score, np.array([np.inf]))) / usual)[0])
+    return found.lengths_std * max(longest - found.clip, 0.0)
 
 
 def second_order(step: Array, intercept: Array, curvature: Array, least: float) -> Array:

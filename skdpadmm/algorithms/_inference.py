@@ -51,10 +51,10 @@ SHARE_OF_LENGTHS = 0.05
 EDGES, LEAST_SQUARE = {True: 0.2, False: 0.06}, 4.0
 # Eigenvalues of H below so many ends of the spectrum of noise are hidden.
 DETECTED = 3.5
-# With C the noise of g is this share of the sampling error; C is at least so many times a usual
-# gradient, and so many times that of a usual row that is misclassified: rare classes have so little
-# curvature that these are long.
-NOISE, LEAST_OPENING, LEAST_CLEARANCE = 0.6, 5.0, 2.0
+# With C the noise of g, and the root of that of S, are at most this share of the sampling error; C
+# is at least and at most so many times a usual gradient, and at least so many times that of a usual
+# row that is misclassified: rare classes have so little curvature that these are long.
+NOISE, LEAST_OPENING, MOST_OPENING, LEAST_CLEARANCE = 0.6, 5.0, 30.0, 2.0
 # With a log link C follows a histogram of lengths, in units of the root of the number of
 # parameters: so many times the end of the last bin with more records than so many times its noise.
 # A plan expects it at so many times a usual gradient.
@@ -79,10 +79,11 @@ class Statistics:
     # The largest norm of a row in that basis, and C.
     row_norm: float
     clip: float
-    # Standard deviations of the noise in H, g and S.
+    # Standard deviations of the noise in H, g and S, and in counts of lengths.
     curvature_std: float
     gradient_std: float
     squares_std: float
+    lengths_std: float
 
 
 def shares_of(loss: Loss) -> dict[str, float]:
@@ -151,9 +152,11 @@ def expected_of(facts: Facts, releases: dict[str, Release], share: float) -> Inf
     """The releases, with the clip bound and the width of intervals that they will have."""
     n, d, loss = facts.n_samples, facts.n_parameters, facts.loss
     relative = releases[GRADIENT].noise_std * math.sqrt(n * d) * facts.spread
-    opening = OPENING_OF_RATES if loss.has_log_link else max(LEAST_OPENING, NOISE / relative)
-    of_squares = releases[SQUARES].noise_std * (opening * facts.spread) ** 2 * d
-    inflation = math.sqrt(1 + (relative * opening) ** 2 + of_squares)
+    of_square = releases[SQUARES].noise_std * facts.spread**2 * d
+    hidden = min(NOISE / relative, NOISE / math.sqrt(of_square))
+    opening = min(max(LEAST_OPENING, hidden), MOST_OPENING)
+    opening = OPENING_OF_RATES if loss.has_log_link else opening
+    inflation = math.sqrt(1 + (relative * opening) ** 2 + of_square * opening**2)
     # Of usual residuals, of scores where classes are balanced, and of targets over their rates.
     deviation = math.sqrt(TARGET_VARIANCES[0]) if loss.is_of_residual else 2.0
     deviation = 1.0 if loss.has_log_link else deviation
@@ -209,6 +212,7 @@ def statistics_at(parameters: Array, plan: Plan, problem: Problem, gate: Gate) -
         curvature_std=curvature_std,
         gradient_std=gradient_std,
         squares_std=squares_std,
+        lengths_std=noise.get(LENGTHS, 0.0),
     )
 
 

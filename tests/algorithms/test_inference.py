@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,12 @@ from skdpadmm import (
     DPFedRidge,
 )
 from skdpadmm.algorithms import FederatedADMM, GradientADMM, _debiased_step, _inference
-from skdpadmm.algorithms._debiased_step import covariance_of, known_coefficients, second_order
+from skdpadmm.algorithms._debiased_step import (
+    covariance_of,
+    hidden_tail,
+    known_coefficients,
+    second_order,
+)
 from skdpadmm.algorithms._inference import (
     ENDS,
     SHARES,
@@ -157,7 +163,7 @@ def test_a_record_that_leaves_takes_one_count_of_lengths_with_it_and_moves_no_ot
 
     basis = rng.normal(size=(d, d))
     for k in range(1, n):
-        gradient, _ = gradients_of(loss, 1.1, problem(k, k + 1), 0, theta, basis)
+        gradient = gradients_of(loss, 1.1, problem(k, k + 1), 0, theta, basis)
         # The last bit says which side of an end it is on.
         at_end = basis * (ENDS[7] * math.sqrt(d) / np.linalg.norm(gradient))
         both, one = (lengths_at(loss, 1.1, problem(i, k + 1))(theta, at_end) for i in (k - 1, k))
@@ -344,7 +350,7 @@ def test_intervals_of_skewed_rates_hold_the_truth_about_as_often_as_they_say(mod
         y = np.exp(scores) * rng.gamma(0.5, 2.0, 6000)
         low = 0.0 if model is DPAdmmPoissonRegressor else 1e-9
         y = rng.poisson(y).astype(float) if low == 0.0 else y
-        bounds = {"target_bounds": (low, 60.0), **BOUNDS}
+        bounds = {"target_bounds": (low, 25.0), **BOUNDS}
         fitted = model(alpha=1e-9, epsilon=3.0, intervals=True, random_state=seed, **bounds)
         found = fitted.fit(X, y).inference_
         low, high = found.interval().T
@@ -353,9 +359,34 @@ def test_intervals_of_skewed_rates_hold_the_truth_about_as_often_as_they_say(mod
     assert np.mean(np.concatenate(held)) >= 0.87
 
 
+def test_bounds_that_may_hold_a_tail_which_noise_hides_leave_no_interval():
+    X, scores, rng = table(6000)
+    y = np.exp(scores) * rng.gamma(0.5, 2.0, 6000)
+    model = DPAdmmGammaRegressor(
+        alpha=1e-9, epsilon=3.0, intervals=True, random_state=0, target_bounds=(1e-9, 25), **BOUNDS
+    )
+    assert model.fit(X, y).inference_.known.all()
+    found = model.set_params(target_bounds=(1e-9, 600)).fit(X, y).inference_
+    assert not found.known.any()
+    assert "target_bounds hold a long tail" in found.reason
+
+
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
+def test_what_a_clip_may_cut_unseen_is_as_long_as_the_largest_target_makes_it(power):
+    loss, H, model = TweedieLoss(power, 1e-3, 50.0), np.diag([1.0, 2.0, 4.0]), [0.3, 0.1, 0.4]
+    H[0, 2] = H[2, 0] = 0.5
+    found = statistics(np.eye(3), curvature=H, clip=6.0, lengths_std=7.0)
+    # At the mean of the rows with weights h.
+    rate = np.exp(0.3 * 0.5 / 4 + 0.4)
+    longest = math.sqrt(3) * (50 - rate) * rate ** (1 - power) / math.sqrt(rate ** (2 - power))
+    tail = hidden_tail(loss, found, np.array(model), np.array([0.0, 0.0, 1.0]))
+    assert tail == pytest.approx(7 * (longest - 6))
+    assert hidden_tail(loss, replace(found, clip=1e3), np.array(model), np.eye(3)[2]) == 0.0
+
+
 def statistics(basis, **known):
     d = len(basis)
-    noise = {f"{name}_std": 0.0 for name in ("curvature", "gradient", "squares")}
+    noise = {f"{name}_std": 0.0 for name in ("curvature", "gradient", "squares", "lengths")}
     bounds = {"least": 0.1, "row_norm": math.inf, "clip": math.inf}
     sums = {"curvature": np.eye(d), "squares": np.eye(d), "gradient": np.zeros(d)}
     hidden = {"is_hidden": np.zeros(d, dtype=bool)}
