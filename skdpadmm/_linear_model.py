@@ -263,6 +263,7 @@ class PrivateLinearModel(LinkedEstimator):
         target_bounds = getattr(self, "target_bounds", None)
         if n_classes is None and target_bounds is None:
             target_bounds = UNDECLARED_TARGET_BOUNDS
+        is_scaled = loss.is_of_residual and not loss.has_log_link
         coordinates = declared_coordinates(
             n_features=n_features,
             fit_intercept=bool(self.fit_intercept),
@@ -270,7 +271,7 @@ class PrivateLinearModel(LinkedEstimator):
             row_norm=self.row_norm,
             target_bounds=target_bounds,
             feature_names=feature_names,
-            has_target_scale=loss.is_of_residual and n_classes is None,
+            has_target_scale=is_scaled and n_classes is None,
             has_log_link=loss.has_log_link,
         )
         algorithm, agents, is_exact = self._algorithm(trust, budget)

@@ -273,8 +273,9 @@ def test_a_category_that_is_left_out_is_the_reference():
 
 
 def test_the_code_of_the_guide_to_weights_prints_what_it_shows():
-    (code,), (shown,), names = blocks("weights"), blocks("weights", "text"), {}
+    (code, exposed), (shown, ratios), names = blocks("weights"), blocks("weights", "text"), {}
     assert run(code, names).strip() == shown
+    assert run(exposed, {}).startswith(ratios.removesuffix("..."))
     exact = names["model"].set_params(epsilon=float("inf"))
     rows, weights = (names["X"], names["y"]), names["weights"] * names["n"] / names["population"]
     assert weights.mean() == pytest.approx(1.0, abs=0.01)

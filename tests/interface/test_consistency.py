@@ -83,7 +83,7 @@ def test_only_a_path_that_is_released_says_how_far_its_noise_stretches_scores(ro
 
     for module in ("_fitting", "_streaming"):
         monkeypatch.setattr(f"skdpadmm.{module}.without_stretch", spy)
-    row.fit(row.make(max_iter=3), *row.data())
+    row.fit(row.make(max_iter=2), *row.data())
     assert not any(seen) or row.algorithm_with({}).releases_path
 
 
