@@ -39,7 +39,7 @@ def all_estimators() -> list[BaseEstimator]:
 
 def has_many_rounds(model: BaseEstimator) -> bool:
     """Whether agents send messages, or each record solves an equation of its rate."""
-    return "n_agents" in model.get_params() or hasattr(model, "_power")
+    return "n_agents" in model.get_params() or hasattr(model, "power")
 
 
 # No accuracy is asked of these here, so a few rounds are enough.
