@@ -25,7 +25,8 @@ __all__ = ["CoefficientInference", "summary"]
 
 Array = NDArray[np.float64]
 HIDDEN = "none: noise hides the variance that it rests on, few rows tell of it, or its step is long"
-FAR = "none: the fit was too far from the optimum for one step, or target_bounds hold a long tail"
+FAR = "none: the fit was too far from the optimum for one step"
+TAIL = f"{FAR}, or target_bounds leave room for a long tail that noise hides"
 NOT_PLANNED = "none: the fit was without intervals=True"
 ASSUMED = (
     "The rows are a random sample of a population.",
@@ -271,7 +272,7 @@ def inference_of(fitted: Any, feature_names: Sequence[str] | None) -> Coefficien
         estimate=step.parameters[:, 0],
         covariance=step.covariance,
         known=step.known & step.is_near,
-        reason=HIDDEN if step.is_near else FAR,
+        reason=HIDDEN if step.is_near else TAIL if coordinates.has_log_link else FAR,
     )
     found = public._mapped((in_user_units(np.eye(d)) - constant).T)
     return replace(found, estimate=found.estimate + constant[0])

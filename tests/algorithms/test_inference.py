@@ -368,7 +368,11 @@ def test_bounds_that_may_hold_a_tail_which_noise_hides_leave_no_interval():
     assert model.fit(X, y).inference_.known.all()
     found = model.set_params(target_bounds=(1e-9, 600)).fit(X, y).inference_
     assert not found.known.any()
-    assert "target_bounds hold a long tail" in found.reason
+    assert "target_bounds leave room for a long tail" in found.reason
+    classes = {"classes": [0, 1], "C": 0.01, "random_state": 0, "intervals": True, **BOUNDS}
+    found = DPAdmmLogisticRegression(**classes).fit(X, scores > 0).inference_
+    assert not found.known.any()
+    assert found.reason.endswith("too far from the optimum for one step")
 
 
 @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
