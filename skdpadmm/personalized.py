@@ -284,7 +284,7 @@ class PersonalizedModel(OwnModels):
 
         The newcomer takes turns of its own, as agents of the fit did. All that depends on its rows
         is a release with noise of its own, so that its guarantee is (`epsilon`, `delta`) for its
-        rows alone, against the same observers, and no guarantee of the fit changes.
+        rows alone, against the same observers, and no model or guarantee of another agent changes.
 
         Parameters
         ----------
@@ -311,8 +311,9 @@ class PersonalizedModel(OwnModels):
         Returns
         -------
         self : object
-            It predicts for the newcomer too. `joined_` has the report of each newcomer; `privacy_`
-            and all models of the fit are what they were.
+            It predicts for the newcomer too. `joined_` has the report of each newcomer, and
+            `privacy_` is about the records of all: its epsilon is the largest of them. All models
+            of the fit are what they were.
 
         Raises
         ------
@@ -386,8 +387,9 @@ class PersonalizedModel(OwnModels):
             estimator=asked, planned=planned, X=features, y=target, ownership=ownership
         )
         fitted, report = asked._spend(fit)
+        joint = self.privacy_.joined_by(report)
         models = getattr(self, "_joined_models_", {})
-        self.joined_ = {**self.joined_, agent: report}
+        self.joined_, self.privacy_ = {**self.joined_, agent: report}, joint
         self._joined_models_ = {**models, agent: fitted.of_agents(1)}
         return self
 

@@ -224,9 +224,10 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
         check_is_fitted(root)
     known = dict[int, Any]()
     parts = tuple(
-        _part(part)
+        fit
         for key, root in roots.items()
         for part in parts_of(root, f"[{key!r}]" if is_many else "", known)
+        for fit in _fits_of(part)
     )
     name = f"{len(roots)} objects" if is_many else type(obj).__name__
     reasons = [
@@ -254,9 +255,15 @@ def privacy_report(obj: Any, *, include_simulated: bool = False) -> FittedReport
     return FittedReport(name, parts, total, delta, tuple(reasons), tuple(totals.items()))
 
 
-def _part(part: Part) -> FittedPart:
-    """A part of what was fitted, and its report if it has one."""
+def _fits_of(part: Part) -> Iterator[FittedPart]:
+    """Yield a part of what was fitted with its report if it has one, and agents that joined it."""
     report, problem = getattr(part.value, "privacy_", None), part.problem
     if not isinstance(report, PrivacyReport):
         report, problem = None, problem or "has no report. Use an estimator of skdpadmm"
-    return FittedPart(part.place, type(part.value).__name__, report, problem, part.is_elsewhere)
+    own, *newcomers = (report and report.fits) or (report,)
+    name = type(part.value).__name__
+    yield FittedPart(part.place, name, own, problem, part.is_elsewhere)
+    for each in newcomers:
+        (label,) = each.agent_labels
+        place = f"{part.place}.joined_[{label!r}]".removeprefix(".")
+        yield FittedPart(place, f"{name} of {label!r}", each, problem, part.is_elsewhere)

@@ -215,7 +215,8 @@ def _named_colors(network: Any, color: str, peer: Any) -> tuple[Floats, str]:
     if color == "disagreement":
         distances = np.sqrt(network._squared_disagreements())
         return distances, "distance from the average model"
-    report = network.privacy_
+    # Who joined later is no node of the graph.
+    report = (*network.privacy_.fits, network.privacy_)[0]
     if math.isinf(report.epsilon()):
         raise ValueError(
             f"Got color={color!r} for a fit that is not private, expected a finite epsilon."

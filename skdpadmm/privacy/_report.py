@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from skdpadmm._document import Block, Document, frame_of, picture_of
 from skdpadmm._numbers import percent_up, require_delta, round_down, round_up
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring
+from skdpadmm.privacy._mixture import worst
 
 _OBSERVER_COLUMNS = (
     *("observer", "sees", "unit", "neighbors", "(epsilon, delta)", "guarantee"),
@@ -158,6 +159,9 @@ class PrivacyReport(Document):
         relative 1e-9, is stated as the budget, at `delta`. 0: every epsilon is stated as it is.
     signal_strength : float or None, default=None
         The number in `signal`.
+    fits : tuple of PrivacyReport, default=()
+        Where agents joined after the fit: the report of the fit, then that of each newcomer. The
+        guarantees here hold for the records of all of them.
 
     Examples
     --------
@@ -185,6 +189,7 @@ class PrivacyReport(Document):
     signal: str = ""
     budget: float = 0.0
     signal_strength: float | None = None
+    fits: tuple[PrivacyReport, ...] = ()
 
     def __post_init__(self) -> None:
         require_delta(self.delta)
@@ -194,6 +199,37 @@ class PrivacyReport(Document):
         object.__setattr__(self, "adversary", self.adversary or names[0])
         if self.adversary not in names:
             raise ValueError(f"Got adversary={self.adversary!r}, expected one of {names}.")
+
+    def joined_by(self, newcomer: PrivacyReport) -> PrivacyReport:
+        """Return the report of a fit and of an agent that joined it later with its own records.
+
+        What holds for every agent is the weaker of both guarantees.
+
+        Parameters
+        ----------
+        newcomer : PrivacyReport
+            Against the same observers, under the same neighbouring relation.
+
+        Returns
+        -------
+        PrivacyReport
+        """
+        (label,) = newcomer.agent_labels
+        own = {o.name: o for o in newcomer.observers}
+        everything = newcomer._observer(None)
+        lines = (replace(line, name=f"{label}: {line.name}") for line in newcomer.releases)
+        apart = "No record of an agent that joined is one of the fit, or of another newcomer."
+        return replace(
+            self,
+            observers=tuple(self._with(o, own.get(o.name, everything)) for o in self.observers),
+            releases=(*self.releases, *lines),
+            delta=max(self.delta, newcomer.delta),
+            budget=max(self.budget, newcomer.budget),
+            assumptions=tuple(dict.fromkeys((*self.assumptions, *newcomer.assumptions, apart))),
+            simulation=self.simulation or newcomer.simulation,
+            agent_labels=(*self.agent_labels, label),
+            fits=(*(self.fits or (self,)), newcomer),
+        )
 
     def guarantee(self, observer: str | None = None) -> Guarantee:
         """Return the guarantee against ``observer``, by default the adversary.
@@ -379,6 +415,9 @@ class PrivacyReport(Document):
         drawn = {o.name: self._figure(known[o.name]["epsilon"]) for o in self.observers}
         yield picture_of(drawn, self.adversary)
         yield Block("table", _OBSERVER_COLUMNS, [self._cells(row) for row in rows])
+        for fit in self.fits[1:]:
+            words = f"{fit._figure(fit.epsilon())}, {fit.guarantee().describe()}"
+            yield Block("text", [f"{fit.agent_labels[0]!r} joined later: {words}."])
         differ = [o for o in self.observers if len(set(o.per_agent)) > 1]
         if differ:
             yield Block("text", [self._range(observer) for observer in differ])
@@ -413,6 +452,18 @@ class PrivacyReport(Document):
             ("Assumes", self.assumptions),
             ("Does not cover", self.not_covered),
         ]
+
+    def _with(self, o: Observer, own: Observer) -> Observer:
+        """Return an observer of the fit who also sees what a newcomer sends."""
+        at_worst = [each.always or each.guarantee for each in (o, own)]
+        return replace(
+            o,
+            guarantee=worst(o.guarantee, own.guarantee),
+            always=worst(*at_worst) if o.always or own.always else None,
+            per_agent=(*self._per_agent(o), own.guarantee),
+            pairs=None,
+            who=o.who if o.who == own.who else "",
+        )
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         """Yield what holds against each observer, and at worst where that differs."""

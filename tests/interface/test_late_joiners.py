@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 import struct
 
 import numpy as np
@@ -10,13 +11,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from skdpadmm import DPPersonalizedClassifier, DPPersonalizedRegressor
+from skdpadmm import DPPersonalizedClassifier, DPPersonalizedRegressor, privacy_report
 from skdpadmm._fitting import gates_by
 from skdpadmm.algorithms import PersonalizedCoordinateDescent
 from skdpadmm.algorithms import _personalized_defaults as defaults
 from skdpadmm.algorithms._personalized_coordinate_descent import _beside_others
 from skdpadmm.audit._replay import ReplayingGate
 from skdpadmm.ledger import PrivacyLedger
+from skdpadmm.privacy import compose
 from tests.algorithms import runs
 from tests.contract import harness
 from tests.contract.harness import SLACK, Recording, length, same_draws
@@ -224,7 +226,7 @@ def test_what_others_have_stays_as_it_is_and_predictions_know_the_newcomer(n_cla
     model.join("west", X, y, random_state=0).join("a", X, -y if not n_classes else y, epsilon=0.5)
     assert {name for name in vars(model) if name not in before} == {"_joined_models_"}
     changed = {name for name, value in before.items() if vars(model)[name] is not value}
-    assert changed == {"joined_"}
+    assert changed == {"joined_", "privacy_"}
     np.testing.assert_array_equal(model.predict(rows, agents=TOWNS[:30]), expected)
     loaded = pickle.loads(pickle.dumps(model))
     for label, epsilon in (("west", 1.0), ("a", 0.5)):
@@ -246,6 +248,43 @@ def test_what_others_have_stays_as_it_is_and_predictions_know_the_newcomer(n_cla
     assert fresh.joined_ == {}
     assert not hasattr(fresh, "_joined_models_")
     assert pickle.dumps(clone(fresh)) == pickle.dumps(clone(pickle.loads(kept)))
+
+
+@pytest.mark.parametrize("unit", ["record", "agent"])
+def test_what_joined_is_in_every_report(unit):
+    model = made(epsilon=1.0, random_state=None, privacy_unit=unit)
+    before = model.privacy_
+    X, y = data(15, 1)
+    model.join("west", X, y, epsilon=50.0).join("yonder", X, y, epsilon=50.0, delta=1e-4)
+    newcomers = list(model.joined_.values())
+    for loaded in (model, pickle.loads(pickle.dumps(model))):
+        report, fits = loaded.privacy_, privacy_report(loaded)
+        assert report.fits == (before, *newcomers)
+        for seen in report.observers:
+            own = [each.epsilon(seen.name, 1e-5) for each in report.fits]
+            assert report.epsilon(seen.name, 1e-5) == pytest.approx(max(own), rel=1e-9)
+            found = [report.epsilon_of(label, seen.name, 1e-5) for label in ("east", "west")]
+            assert found == pytest.approx(own[:2], rel=1e-9)
+        assert report.delta == 1e-4
+        assert report.to_dict()["agent_labels"] == ["east", "north", "south", "west", "yonder"]
+        assert [part.report for part in fits.parts] == [before, *newcomers]
+        for label in ("west", "yonder"):
+            for text in (repr(report), report.to_markdown(), report._repr_html_()):
+                assert re.search(f"{label}(&#x27;|') joined later: .50", text)
+            for text in (repr(fits), fits.to_markdown(), fits._repr_html_()):
+                assert re.search(f"of (&#x27;|'){label}(&#x27;|').*.50", text)
+        # Agents of other labels are not known to be the same, so that nothing adds up.
+        if unit == "agent":
+            assert fits.total is None
+            continue
+        total = compose(*(each.guarantee() for each in report.fits))
+        assert fits.total == total
+        assert fits.epsilon() > 50
+    seeded = made().join("west", X, y).privacy_
+    assert seeded.simulation
+    half = made(random_state=None).join("west", X, y, random_state=0)
+    assert half.privacy_.simulation
+    assert privacy_report(half).total is None
 
 
 def test_nothing_of_its_rows_is_kept():
