@@ -55,7 +55,8 @@ class Here:
 
     def context(self, node: int, folder: str) -> Context:
         """What a node knows of itself."""
-        config = {"agent": LABELS[node], "journal": str(Path(folder, LABELS[node]))}
+        paths = {name: str(Path(folder, f"{node}.{name}")) for name in ("journal", "ledger")}
+        config = {"agent": LABELS[node], **paths}
         return Context(1, node, config, RecordDict(), {})
 
     def get_node_ids(self) -> list[int]:

@@ -63,9 +63,9 @@ def client_app(
     Notes
     -----
     The node's own configuration has ``agent``, the party's label; ``journal``, a file for what it
-    sends; where pairs share noise ``private_key``; and, if it keeps one, ``ledger``, where each run
-    is counted before anything is sent. Only a ledger with a limit bounds how many runs a server can
-    start.
+    sends; ``ledger``, where each run is counted before anything is sent; and ``private_key``. The
+    last two are required where pairs share noise. Only a ledger with a limit bounds how many runs a
+    server can start.
 
     What fails is logged at the party; the server is told "refused".
 

@@ -14,7 +14,10 @@ random numbers of both, which the server passes on; it learns nothing from them.
 
 A party keeps no process alive between two messages. It writes each message into a journal before
 it sends it, and repeats the run up to the last sum for the next one. A request that comes twice
-gets the message that was sent, never a second one with other noise.
+gets the message that was sent, never a second one with other noise. That rests on the journal: one
+that is restored from a backup would send again, and the noise of pairs would be the same under
+fresh noise of its own, so that the difference of both messages has own noise alone. A ledger knows
+what was sent and refuses; where pairs share noise it is required. It must not be in that backup.
 """
 
 from __future__ import annotations
@@ -67,7 +70,8 @@ class Party:
     ----------
     estimator : federated estimator
         With the parameters that all parties agreed on. `adversary` is "server" or "model",
-        `privacy_unit` "record", and nobody sits rounds out. `ledger` is the party's own.
+        `privacy_unit` "record", and nobody sits rounds out. `ledger` is the party's own; required
+        where pairs share noise, which a journal that was restored from a backup would repeat.
     X : {array-like, sparse matrix} of shape (n_own, n_features)
         The party's own rows.
     y : array-like of shape (n_own,)
@@ -77,7 +81,8 @@ class Party:
         Public: how many rows each party has, by label.
     journal : str or path-like
         A file of the party's own, for what was sent and received. It holds nothing that the server
-        does not know. A run that it does not have is a new one.
+        does not know. A run that it does not have is a new one. Where this and the ledger are new
+        files, only their owner can read them.
     private_key : str or path-like, default=None
         File of the party's own key, which `new_key` makes; needed where pairs share noise.
     public_keys : dict, default=None
@@ -153,6 +158,12 @@ class Party:
         self.report: PrivacyReport = self._fit.report(self.plan, self._noise)
         labels = owners.labels.tolist()
         self._place = labels.index(agent)
+        if self.plan.facts.agents.edge_noise and estimator.ledger is None:
+            raise ValueError(
+                "Got ledger=None where pairs share noise, expected a ledger of the party's own: a"
+                " journal that was restored from a backup would repeat that noise, and a ledger"
+                " refuses. Set ledger='party.db', or algorithm=FederatedADMM(edge_noise=0)."
+            )
         self._keys = _secrets(self.plan, labels, agent, private_key, public_keys)
         self.digest = _agreement(self._fit, self._targets, public_keys)
         times = [release.times or 0 for release in self.plan.releases]
@@ -197,6 +208,7 @@ class Party:
                 f"Got a plan of digest {digest!r}, expected {self.digest!r}: the parameters,"
                 " columns, sizes or keys of parties are others than this party agreed to."
             )
+        _for_owner_alone(self._journal)
         journal = Journal(self._journal, run)
         if not journal.all(ACCOUNT):
             self._begin(journal, number)
@@ -245,9 +257,18 @@ class Party:
             )
         key = ""
         if self._ledger is not None:
+            _for_owner_alone(PrivacyLedger(self._ledger).path)
             entry = LedgerEntry.of_report(self.report, self.plan.digest().hex())
             key = PrivacyLedger(self._ledger).reserve(entry)
         journal.keep(ACCOUNT, 0, np.array([key, *self._identity]))
+
+
+def _for_owner_alone(path: str | os.PathLike[str]) -> None:
+    """Create an empty file that only its owner can read, unless there is one."""
+    if not os.path.exists(path):
+        # By SQLite: to close a file of our own would end the locks that other threads have on it.
+        sqlite3.connect(path).close()
+        os.chmod(path, 0o600)
 
 
 def new_key(path: str | os.PathLike[str]) -> str:

@@ -1,6 +1,7 @@
 """Parties that keep their rows run the plan of a simulation, and send nothing else."""
 
 import copy
+import os
 import pickle
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import chi2
+from sklearn.base import clone
 
 from skdpadmm import DPFedElasticNet, DPFedLogisticRegression, DPFedRidge
 from skdpadmm.algorithms import FederatedADMM
@@ -66,11 +68,19 @@ def known(keys, monkeypatch):
 KEYS = None
 
 
+def with_ledger(estimator, path):
+    """The same estimator, with a ledger where pairs share noise and it has none."""
+    shares = getattr(estimator.algorithm, "edge_noise", None) != 0
+    if estimator.ledger is not None or not shares:
+        return estimator
+    return clone(estimator).set_params(ledger=str(path))
+
+
 def parties_of(estimator, folder, X=X, **changed):
     y = targets(estimator)
     return {
         label: Party(
-            estimator,
+            with_ledger(estimator, folder / f"{label}.ledger"),
             X[label == LABELS],
             y[label == LABELS],
             agent=label,
@@ -82,6 +92,13 @@ def parties_of(estimator, folder, X=X, **changed):
         )
         for label in SIZES
     }
+
+
+def party_with_ledger(folder, journal="a.db"):
+    """A party that needs no key."""
+    estimator = clone(RIDGE).set_params(ledger=str(folder / "a.ledger"))
+    facts = {"agent": "a", "agent_sizes": SIZES, "journal": folder / journal}
+    return Party(estimator, X[:40], Y[:40], **facts)
 
 
 def to_all(parties, run="run", seen=None):
@@ -309,8 +326,7 @@ def test_the_name_of_a_run_belongs_to_one_plan_party_and_ledger(other, tmp_path)
 
 
 def test_a_journal_that_was_reset_sends_no_second_message_where_there_is_a_ledger(tmp_path):
-    estimator = DPFedRidge(**RIDGE.get_params(deep=False) | {"ledger": str(tmp_path / "l.db")})
-    party, kept = parties_of(estimator, tmp_path)["a"], tmp_path / "a.db"
+    party, kept = party_with_ledger(tmp_path), tmp_path / "a.db"
     first = party.answer("run", digest=party.digest, number=0)
     before = kept.read_bytes()
     party.answer("run", digest=party.digest, number=1, total=first)
@@ -515,11 +531,44 @@ def test_a_server_that_changes_a_random_number_gets_no_message(tmp_path):
 def test_pairs_need_the_keys_of_all_parties(changed, tmp_path):
     facts = {"agent": "a", "agent_sizes": SIZES, "journal": tmp_path / "a.db"}
     facts |= {"private_key": KEYS[0] / "a", "public_keys": KEYS[1]}
-    own = LABELS == "a"
+    own, estimator = LABELS == "a", with_ledger(PAIRED, tmp_path / "l.db")
     with pytest.raises(ValueError, match=r"^Got edge_noise="):
-        Party(PAIRED, X[own], Y[own], **facts | changed)
+        Party(estimator, X[own], Y[own], **facts | changed)
     with pytest.raises(ValueError, match=r"^Got a private key of another party"):
-        Party(PAIRED, X[own], Y[own], **facts | {"private_key": KEYS[0] / "b"})
+        Party(estimator, X[own], Y[own], **facts | {"private_key": KEYS[0] / "b"})
+
+
+def test_noise_of_pairs_is_never_sent_twice(tmp_path):
+    """A journal that is restored repeats it, which only a ledger notices."""
+    facts = {"agent": "a", "agent_sizes": SIZES, "journal": tmp_path / "a.db"}
+    facts |= {"private_key": KEYS[0] / "a", "public_keys": KEYS[1]}
+    own = LABELS == "a"
+    for estimator in (PAIRED, STATES, LOGISTIC, MULTINOMIAL):
+        if estimator.plan(140, 3, agent_sizes=SIZES).facts.agents.edge_noise:
+            with pytest.raises(ValueError, match=r"^Got ledger=None where pairs share noise"):
+                Party(estimator, X[own], targets(estimator)[own], **facts)
+    party, kept = parties_of(PAIRED, tmp_path)["a"], tmp_path / "a.db"
+    request = {"digest": party.digest}
+    drawn = np.stack([party.answer("run", number=0, **request)] * 3)
+    before = kept.read_bytes()
+    party.answer("run", number=1, total=drawn, **request)
+    kept.write_bytes(before)
+    with pytest.raises(Refusal, match=r"^Got request 1, whose message the ledger has"):
+        party.answer("run", number=1, total=drawn, **request)
+
+
+def test_what_a_party_keeps_is_for_its_owner_alone(tmp_path):
+    (tmp_path / "shared").touch(0o640)
+    open_to_all = os.umask(0)
+    try:
+        for journal in ("a.db", "shared"):
+            party = party_with_ledger(tmp_path, journal)
+            party.answer("run", digest=party.digest, number=0)
+    finally:
+        os.umask(open_to_all)
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("a.db", "a.ledger", "shared")]
+    # Who made a file before decides who reads it.
+    assert modes == [0o600, 0o600, 0o640]
 
 
 def test_another_public_key_is_another_agreement(tmp_path):
