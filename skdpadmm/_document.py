@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -73,7 +73,7 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def as_text(blocks: Iterable[Block], between: str = "\n\n", indent: str = "") -> str:
     """Write blocks as plain text; what follows the title is indented."""
     parts = []
-    for kind, head, body, _ in blocks:
+    for kind, head, body, _ in _in_lines(blocks):
         if kind == "table":
             parts.append(text_table(head, body))
         elif kind != "image":
@@ -85,7 +85,7 @@ def as_text(blocks: Iterable[Block], between: str = "\n\n", indent: str = "") ->
 def as_markdown(blocks: Iterable[Block]) -> str:
     """Write blocks as Markdown, the title as a heading of the second level."""
     parts = []
-    for kind, head, body, _ in blocks:
+    for kind, head, body, _ in _in_lines(blocks):
         lines = [_marked(line) for line in head]
         if kind == "table":
             rows = [lines, ["---"] * len(head), *(map(_marked, row) for row in body)]
@@ -100,7 +100,7 @@ def as_markdown(blocks: Iterable[Block]) -> str:
 def as_html(blocks: Iterable[Block]) -> str:
     """Write blocks as a section of HTML with its own style: no script, nothing is loaded."""
     parts = [f"<style>{_STYLE}</style>"]
-    for kind, head, body, fold in blocks:
+    for kind, head, body, fold in _in_lines(blocks):
         lines = [escape(line) for line in head]
         if kind == "image":
             html = "".join(head)
@@ -164,6 +164,21 @@ def frame_of(rows: Sequence[Mapping[str, Any]]) -> Any:
     return pandas.DataFrame(rows)
 
 
+def _in_lines(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks in which no name of a column, class or agent begins a line of its own."""
+    for block in blocks:
+        items = (
+            [*map(_line, i)] if block.kind in ("table", "pairs") else _line(i) for i in block.body
+        )
+        lines = block.head if block.kind == "image" else [*map(_line, block.head)]
+        yield block._replace(head=lines, body=list(items))
+
+
+def _line(text: str) -> str:
+    """Text in one line, without controls of terminals and of the direction of writing."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+
+
 def _rows(rows: Iterable[Sequence[str]], first: str = "td") -> str:
     """Rows of a table in HTML, whose first cells may be headers."""
     written = []
@@ -182,4 +197,4 @@ def _label(x: int, y: int, text: str, is_bold: bool = False) -> str:
 
 def _marked(text: str) -> str:
     """Text in Markdown, where nothing in it is markup."""
-    return re.sub(r"([\\`*\[\]|])", r"\\\1", escape(" ".join(text.split()), quote=False))
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", escape(text, quote=False))

@@ -1362,6 +1362,7 @@ PAIRS = "tests.divergence.test_edge_noise"
 CANCELS = f"{PAIRS}.test_noise_of_pairs_cancels_exactly_has_the_planned_law_and_is_never_used_twice"
 SHAMIR = "tests.secret_sharing.test_shamir"
 SHARED = "tests.algorithms.test_shared_sums"
+PAGES = "tests.inspection.test_documents"
 JOINS = "tests.interface.test_late_joiners"
 BOUNDS = "tests.releases.test_private_bounds"
 SCORES = "tests.releases.test_private_score"
@@ -1504,6 +1505,12 @@ THEOREM_BUGS = [
     TheoremBug("no clip of a newcomer's rows", turns_with(clip_norm=math.inf),
                f"{JOINS}.test_a_newcomer_releases_no_more_than_planned_whatever_its_rows",
                ({"noise": "laplace", "turns": 4}, {}, 0)),
+    TheoremBug("names that begin a line", setting("skdpadmm._document._line", lambda text: text),
+               f"{PAGES}.test_names_of_columns_classes_and_agents_forge_no_line", (Path,)),
+    TheoremBug("line breaks of other alphabets", setting("skdpadmm._document._line", lambda text: text.replace("\n", " ").replace("\r", " ")),
+               f"{PAGES}.test_no_name_begins_a_line", ("a\u2028## Privacy",)),
+    TheoremBug("links in names", replaces("skdpadmm._document", "_marked")(lambda marked, text: marked(text).replace("\\[", "[").replace("\\]", "]")),
+               f"{PAGES}.test_no_name_is_markup"),
     TheoremBug("a restored journal that a ledger lets pass", setting("skdpadmm.parties.PrivacyLedger.advance", lambda *_: True),
                "tests.interface.test_parties.test_a_journal_that_was_reset_sends_no_second_message_where_there_is_a_ledger", (Path,)),
     TheoremBug("journals that everyone reads", setting("skdpadmm.parties._for_owner_alone", lambda path: None),
