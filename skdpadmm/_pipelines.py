@@ -99,6 +99,9 @@ def _stack(model: Any) -> str:
 def _bag(model: Any) -> str:
     if model.oob_score:
         return "has an exact oob_score_. Set oob_score=False"
+    if getattr(model, "_sample_weight", None) is not None:
+        # Draws by weights, as many as their sum: one moves the rows of others.
+        return "drew rows by sample_weight, and one weight decides about others. Pass none"
     parts = [part.value for part in parts_of(model.estimators_[0])]
     draws_rows, draws_columns = (
         isinstance(share, int) or share not in (None, 1.0)

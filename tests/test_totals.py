@@ -5,13 +5,16 @@ its rows alone. Of fits with independent noise the squares of the distances add 
 """
 
 import contextlib
+import itertools
 import json
 import math
 import sqlite3
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import model_selection as ms
 from sklearn.base import clone
 from sklearn.model_selection import (
     GridSearchCV,
@@ -21,12 +24,14 @@ from sklearn.model_selection import (
     StratifiedKFold,
     StratifiedShuffleSplit,
 )
+from sklearn.pipeline import make_pipeline
 
 import skdpadmm as dp
-from skdpadmm import privacy_report
+from skdpadmm import _search_cost, privacy_report
 from skdpadmm.algorithms import FederatedADMM, GradientDescent
 from skdpadmm.ledger import LedgerEntry, LedgerError, PrivacyLedger
 from skdpadmm.model_selection import search_cost
+from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import (
     GaussianDP,
     Observer,
@@ -143,6 +148,62 @@ def test_folds_by_positions_keep_the_sum_and_stratified_ones_break_it(released, 
     shown = [cost, total, *(page.to_markdown() for page in (cost, total)), ledger.summary()]
     shown += [*(page._repr_html_() for page in (cost, total, ledger)), json.dumps(total.to_dict())]
     assert all("no stratified splits" in str(each) for each in shown)
+
+
+def splitters():
+    """Every splitter of scikit-learn, as its default or with what it needs."""
+    own = {"LeavePOut": (2,), "LeavePGroupsOut": (1,), "PredefinedSplit": (np.arange(N) % 3,)}
+    for name, kind in vars(ms).items():
+        if isinstance(kind, type) and hasattr(kind, "split") and not name.startswith("Base"):
+            yield kind(*own.get(name, ()))
+
+
+def rows_of(folds, y, groups):
+    """Rows that train in the first folds."""
+    with warnings.catch_warnings(action="ignore"):  # of groups that are not used
+        return [train.tolist() for train, _ in itertools.islice(folds.split(X, y, groups), 5)]
+
+
+def test_every_split_that_is_counted_goes_by_positions():
+    """Of all that scikit-learn has: no label and no group of a row moves another row."""
+    counted, moving = set(), set()
+    for folds in splitters():
+        if hasattr(folds, "random_state"):
+            folds.random_state = 0 if getattr(folds, "shuffle", True) else None
+        name, groups = type(folds).__name__, np.arange(N) // 5
+        for i in range(0, N, 7):
+            labels = np.where(np.arange(N) == i, 1 - Y, Y)
+            others = np.where(np.arange(N) == i, 0, groups)
+            if rows_of(folds, Y, groups) != rows_of(folds, labels, others):
+                moving.add(name)
+        try:
+            _search_cost.sizes_of_folds(GridSearchCV(CLASSIFIER, {}, cv=folds), N, [{}])
+            counted.add(name)
+        except ValueError:  # refused
+            continue
+        except TypeError:  # counted by its type, and asks for labels
+            counted.add(name)
+    assert {"KFold", "ShuffleSplit", "PredefinedSplit"} <= counted
+    assert {"StratifiedKFold", "StratifiedShuffleSplit", "GroupKFold"} <= moving
+    assert not counted & moving
+
+
+@pytest.mark.parametrize("cv", [10, 5, None])
+def test_the_default_folds_of_a_classifier_have_no_total(cv, released, tmp_path):
+    """They are stratified, which whoever has the search can see."""
+    path = str(tmp_path / "study.db")
+    assert worst_label(released, StratifiedKFold(cv or 5)) > 1.05
+    for model in (CLASSIFIER, make_pipeline(BoundedScaler(), CLASSIFIER)):
+        search = GridSearchCV(model, {}, cv=cv)
+        for ask in (
+            lambda: search_cost(search, n_samples=N, n_features=2, n_classes=2),  # noqa: B023
+            lambda: PrivacyLedger(path).check(search, X, Y),  # noqa: B023
+            lambda: search_cost(search.fit(X, Y), n_samples=N),  # noqa: B023
+        ):
+            with pytest.raises(ValueError, match="which is StratifiedKFold, expected folds by pos"):
+                ask()
+        assert privacy_report(search).total is None
+        assert privacy_report([search, search.best_estimator_]).total is None
 
 
 def test_one_split_by_labels_breaks_the_guarantee_of_a_single_fit_and_its_report_says_so(released):

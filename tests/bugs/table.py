@@ -18,6 +18,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from scipy.special import ndtri
+from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit, StratifiedShuffleSplit
 
 from skdpadmm._fitting import PendingFit
 from skdpadmm._linear_model import PrivateLinearModel
@@ -1511,6 +1512,8 @@ THEOREM_BUGS = [
                f"{PAGES}.test_no_name_begins_a_line", ("a\u2028## Privacy",)),
     TheoremBug("links in names", replaces("skdpadmm._document", "_marked")(lambda marked, text: marked(text).replace("\\[", "[").replace("\\]", "]")),
                f"{PAGES}.test_no_name_is_markup"),
+    TheoremBug("random splits by labels counted as by positions", setting("skdpadmm._search_cost._BY_POSITION", {KFold, ShuffleSplit, PredefinedSplit, StratifiedShuffleSplit}),
+               "tests.test_totals.test_every_split_that_is_counted_goes_by_positions"),
     TheoremBug("a restored journal that a ledger lets pass", setting("skdpadmm.parties.PrivacyLedger.advance", lambda *_: True),
                "tests.interface.test_parties.test_a_journal_that_was_reset_sends_no_second_message_where_there_is_a_ledger", (Path,)),
     TheoremBug("journals that everyone reads", setting("skdpadmm.parties._for_owner_alone", lambda path: None),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from scipy.sparse import issparse
 from sklearn import config_context, ensemble, multiclass, multioutput
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
@@ -35,6 +36,7 @@ from skdpadmm.model_selection import DPGridSearchCV
 from skdpadmm.preprocessing import BoundedScaler
 from skdpadmm.privacy import compose
 
+SKLEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
 X = np.random.default_rng(0).uniform(-1, 1, size=(120, 2))
 T, Y = X.sum(axis=1), (X[:, 0] > 0).astype(int)
 SHORT = {"feature_bounds": (-1, 1), "max_iter": 2, "delta": 1e-3, "conditioning": None}
@@ -332,6 +334,24 @@ def test_bags_of_persons_draw_persons_or_have_no_total():
         )
         report = privacy_report(bag.fit(X, T, persons=rows), include_simulated=True)
     assert "draws rows, and not persons" in "".join(report.reasons)
+
+
+@pytest.mark.skipif(
+    SKLEARN < (1, 8), reason="weights are those of rows that are drawn without them"
+)
+@pytest.mark.filterwarnings("ignore:When fitting Bagging")
+def test_bags_that_draw_by_weights_have_no_total():
+    bag = ensemble.BaggingRegressor(R, bootstrap=False, max_samples=0.3, **BAG)
+    assert privacy_report(clone(bag).fit(X, T), include_simulated=True).total is not None
+    drawn = []
+    for last in (1.0, 100.0):
+        weights = np.where(np.arange(len(X)) == 0, last, 1.0)
+        weighed = clone(bag).fit(X, T, sample_weight=weights)
+        report = privacy_report(weighed, include_simulated=True)
+        assert "drew rows by sample_weight" in report.reasons[0]
+        drawn.append(set(weighed.estimators_samples_[0]) - {0})
+    # One weight decides which other rows a part has, and how many.
+    assert len(drawn[0]) < len(drawn[1])
 
 
 def test_agents_that_nobody_named_are_said_to_be_made_up():
