@@ -31,6 +31,7 @@ from skdpadmm._pipelines import (
 from skdpadmm.network import condition_of
 from skdpadmm.privacy import Guarantee, Observer, PrivacyReport
 from skdpadmm.privacy.claims import (
+    FIXED,
     SAME_ROWS,
     Claim,
     Claims,
@@ -338,6 +339,7 @@ def search_cost(
         assumptions=(
             "Every fit counts for every row. That bounds the cost: each row is left out of some.",
             SAME_ROWS,
+            FIXED,
             *([same] if is_fitted else []),
         ),
         not_covered=(

@@ -13,7 +13,7 @@ from skdpadmm._document import Block, Document
 from skdpadmm._numbers import percent_up
 from skdpadmm._pipelines import Part, parts_of
 from skdpadmm.privacy import Guarantee, PrivacyReport, round_up, worst
-from skdpadmm.privacy.claims import ASSUMED, Claims, claims_of_report, totals_of
+from skdpadmm.privacy.claims import ASSUMED, FIXED, Claims, claims_of_report, totals_of
 
 # Of assumptions of fits: those that are told again beside a total.
 _TOLD = ("none of them is real", "is not of this package")
@@ -145,7 +145,7 @@ class FittedReport(Document):
             line = f"Total{who}: ({', '.join(figure)}), {total.describe()}, {accuracy}"
             yield Block("text", [line])
         if self.total is not None:
-            yield Block("text", [f"A total assumes: {ASSUMED}"])
+            yield Block("text", [f"A total assumes: {ASSUMED} {FIXED}"])
         if any(part.is_elsewhere and part.report is None for part in self.parts):
             yield Block("text", ["Fits elsewhere without noise are assumed to be of public rows."])
         # A fit to which nobody passed labels of agents looks like one of real agents.

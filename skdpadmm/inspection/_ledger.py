@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from skdpadmm.inspection._display import Display, write_below
 from skdpadmm.ledger import PrivacyLedger
-from skdpadmm.privacy.claims import ASSUMED
+from skdpadmm.privacy.claims import ASSUMED, FIXED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ _MOST_POINTS = 60
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivacyLedgerDisplay(Display):
-    """The account of a study over time: the total epsilon after each fit, and the limit.
+    """The account of a study over time: the fixed total after each fit, and the limit.
 
     Make it by `from_ledger`. Parameters are stored as attributes.
 
@@ -82,7 +82,7 @@ class PrivacyLedgerDisplay(Display):
         ids = [0, *(entry["id"] for entry in entries)]
         n_points = min(len(ids), _MOST_POINTS)
         n_fits = np.linspace(0, len(entries), n_points).round().astype(int)
-        totals = [ledger.total(delta, last_id=ids[n], **asked) for n in n_fits]
+        totals = [ledger.total(delta, kind="fixed", last_id=ids[n], **asked) for n in n_fits]
         limits = {each["dataset"]: each for each in ledger.limits()}
         limit = limits.get(name)
         delta = (limit or limits[""])["delta"] if delta is None else delta
@@ -100,8 +100,8 @@ class PrivacyLedgerDisplay(Display):
         ax.set_ylim(bottom=0.0)
         ax.locator_params(axis="x", integer=True)
         ax.set_xlabel("number of fits")
-        write_below(ax, f"A total assumes: {ASSUMED}")
-        ax.set_ylabel(f"total epsilon (delta={self.delta:g})")
+        write_below(ax, f"A total assumes: {ASSUMED} {FIXED}")
+        ax.set_ylabel(f"fixed total epsilon (delta={self.delta:g})")
         ax.set_title(self.name, loc="left", fontsize=10)
         ax.legend(frameon=False)
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -13,7 +14,6 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -30,17 +30,18 @@ from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded, left_of
 from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
 from skdpadmm.privacy.claims import (
     ASSUMED,
+    KINDS,
     Claim,
     Claims,
     Relation,
     claims_against,
     is_within,
     keeps_limit,
+    spent_of,
     total_of,
-    totals_of,
 )
 
-_APPLICATION, _FORMAT = 0x64704C67, 3  # "dpLg"
+_APPLICATION, _FORMAT = 0x64704C67, 4  # "dpLg"
 # Seconds for which a transaction waits for those of others.
 _PATIENCE = 300.0
 _SCHEMA = f"""
@@ -52,7 +53,8 @@ CREATE TABLE entries (
 CREATE TABLE pieces (key TEXT, first INTEGER, PRIMARY KEY (key, first));
 CREATE TABLE limits (
     dataset TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL,
-    disjoint INTEGER NOT NULL, unit TEXT, neighboring TEXT);
+    disjoint INTEGER NOT NULL, unit TEXT, neighboring TEXT,
+    filter_epsilon REAL, filter_delta REAL, lost_delta REAL NOT NULL);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_FORMAT}"""
 _COLUMNS = "id dataset subject state observer unit who neighboring epsilon delta guarantee reserved"
@@ -77,10 +79,35 @@ class _Limit(NamedTuple):
     disjoint: bool
     unit: str | None
     neighboring: str | None
+    # The first limit, if it was stored before the first fit and not raised; deltas of those raised.
+    filter_epsilon: float | None = None
+    filter_delta: float | None = None
+    lost_delta: float = 0.0
+
+    def after(self, old: _Limit | None, has_fits: bool) -> _Limit:
+        """Return this limit in the place of an old one: a filter, or no longer one."""
+        lost = old.lost_delta if old else 0.0
+        if not has_fits:
+            return self._replace(filter_epsilon=self.epsilon, filter_delta=self.delta)
+        if old is None or old.filter_epsilon is None or old.filter_delta is None:
+            return self._replace(lost_delta=lost)
+        if self.epsilon <= old.filter_epsilon and self.delta <= old.filter_delta:
+            return self._replace(
+                filter_epsilon=old.filter_epsilon, filter_delta=old.filter_delta, lost_delta=lost
+            )
+        return self._replace(lost_delta=lost + old.filter_delta)
 
     @property
     def relation(self) -> Relation | None:
         return _relation(self.unit, self.neighboring)
+
+
+class _Total(NamedTuple):
+    """What holds where budgets follow results: by a filter, or for an odometer."""
+
+    kind: str
+    epsilon: float
+    delta: float
 
 
 @dataclass(frozen=True)
@@ -176,9 +203,12 @@ class PrivacyLedger:
     ``GroupKFold`` without ``shuffle=True``, are decided by labels and by sizes of groups: with them
     no sum holds, and nothing notices.
 
-    Later fits may depend on earlier results. Their budgets may do so as well where all guarantees
-    are Gaussian (Smith and Thakurta, "Fully adaptive composition for Gaussian differential
-    privacy", 2022); a sum of other kinds holds for budgets that were fixed in advance.
+    **Kinds of totals.** Later fits may depend on earlier results. If their budgets, or when to
+    stop, do so as well, what holds is a *filter*, the limit that was stored before the first fit
+    (Smith and Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022), or
+    without one an *odometer*. Both are for Gaussian and pure guarantees, the odometer for Renyi
+    divergences, too. :meth:`total` gives them. The composition, :meth:`guarantee` or
+    ``total(kind="fixed")``, holds only if all budgets and their number were fixed in advance.
 
     **Data sets.** Fits without a name count for every data set. With ``disjoint=True`` you say that
     no unit is in two data sets of different names: then the worst of their accounts is a bound for
@@ -203,8 +233,8 @@ class PrivacyLedger:
     >>> world = Observer("model", "the model", "record", "replace_one", GaussianDP(0.3))
     >>> key = ledger.reserve(LedgerEntry("Lasso", "0" * 64, 1e-6, (world,)))
     >>> ledger.finish(key)
-    >>> f"{ledger.total():.3f}"
-    '1.292'
+    >>> f"{ledger.total():.3f}", f"{ledger.total(kind='fixed'):.3f}"
+    ('2.000', '1.292')
     >>> directory.cleanup()
     """
 
@@ -248,7 +278,7 @@ class PrivacyLedger:
             connection.execute(query, row + process)
         return key
 
-    @contextmanager
+    @contextlib.contextmanager
     def counting(self, entry: LedgerEntry) -> Iterator[str]:
         """Count a fit around its work: reserved before it, done after it.
 
@@ -307,6 +337,10 @@ class PrivacyLedger:
         about everything. It is kept against everybody whom the budget of a fit is spent against. A
         limit below what was spent is stored, with a warning.
 
+        A limit that is stored before the first fit is a filter: it holds for budgets that follow
+        results (:meth:`total`). One that is raised, or added after fits, still refuses fits, but is
+        none; one that is lowered leaves the first in force as the filter.
+
         Parameters
         ----------
         epsilon : float
@@ -323,11 +357,14 @@ class PrivacyLedger:
                 " [0, 1): limit(2.0, 1e-6)."
             )
         relation = _relation(unit, neighboring)
-        row = (self.dataset, float(epsilon), float(delta), bool(disjoint), unit, neighboring)
+        new = _Limit(self.dataset, float(epsilon), float(delta), bool(disjoint), unit, neighboring)
         with self._transaction("IMMEDIATE", make=True) as connection:
             accounts = _accounts(_read_fits(connection), self.dataset, disjoint)
             spent = worst(*(_sum_of(account, relation) for account in accounts))
-            connection.execute("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)", row)
+            old = {limit.dataset: limit for limit in _read_limits(connection)}.get(self.dataset)
+            row = new.after(old, has_fits=any(accounts))
+            query = f"INSERT OR REPLACE INTO limits VALUES ({', '.join('?' * len(row))})"
+            connection.execute(query, row)
         if not is_within(spent, epsilon, delta):
             warn_user(
                 f"Got a limit of epsilon={epsilon:g} at delta={delta:g}, below what was spent"
@@ -352,9 +389,10 @@ class PrivacyLedger:
         unit: str | None = None,
         neighboring: str | None = None,
     ) -> Guarantee:
-        """Return what holds for all fits together.
+        """Return the composition of all fits: what holds if their budgets were fixed in advance.
 
-        With a data set in the path these are its fits and those without a name.
+        The same goes for their number: see :meth:`total` for budgets that follow results. With a
+        data set in the path these are its fits and those without a name.
 
         Parameters
         ----------
@@ -384,12 +422,95 @@ class PrivacyLedger:
         LedgerError, ValueError
             If there is no ledger, if nothing is known of the data set, or if costs do not add up.
         """
+        accounts, relation, _ = self._asked(
+            subject=subject,
+            last_id=last_id,
+            include_simulated=include_simulated,
+            disjoint=disjoint,
+            unit=unit,
+            neighboring=neighboring,
+        )
+        return worst(*(_sum_of(account, relation, observer) for account in accounts))
+
+    def total(self, delta: float | None = None, *, kind: str | None = None, **asked: Any) -> float:
+        """Return epsilon at ``delta`` of all fits together; 0.0 for none.
+
+        By default it holds whatever followed from results: budgets, number of fits, and when to
+        stop. Where the limit was stored before the first fit and not raised, and all fits are
+        Gaussian within it, it is that limit (a *filter*); otherwise it is an *odometer*, above the
+        composition. Pure epsilons add up in both. Proofs: :ref:`adaptive-totals`.
+
+        Parameters
+        ----------
+        delta : float or None, default=None
+            In [0, 1], chosen before the first result. None: that of the limit on the data set, or
+            on everything, plus those of limits that no longer hold.
+        kind : "fixed" or None, default=None
+            "fixed": composition, if budgets and the number of fits were fixed before the first
+            result.
+        **asked : object
+            As in :meth:`guarantee`.
+
+        Raises
+        ------
+        LedgerError, ValueError
+            As :meth:`guarantee`; also if fits have no theorem for budgets that follow results, as
+            with subsampling, or if limits that were given up have used all of ``delta``.
+        """
+        if kind not in (None, "fixed"):
+            raise ValueError(f"Got kind={kind!r}, expected None or 'fixed'.")
+        if kind is None:
+            return self._adaptive(delta, **asked).epsilon
+        delta = self._delta(delta)
+        return self.guarantee(**asked).epsilon(delta)
+
+    def _adaptive(self, delta: float | None, observer: str = "adversary", **asked: Any) -> _Total:
+        """Return the filter's or the odometer's total; None: the delta of the limit."""
+        base = self._delta(None) if delta is None else delta
+        accounts, relation, limits = self._asked(**asked)
+        spent = [
+            spent_of(claims, relation)
+            for account in accounts
+            for claims in _sums_against(account, observer).values()
+        ]
+        lost, first = math.fsum(limit.lost_delta for limit in limits), None
+        for limit in limits[::-1]:
+            if limit.filter_epsilon is not None and limit.filter_delta is not None:
+                first = limit.filter_epsilon, limit.filter_delta
+        if first and not all(each.keeps(*first) for each in spent):
+            # What the filter claimed, and what is claimed from now on, use a delta each.
+            lost, first = lost + first[1], None
+        whole = base + lost if delta is None else delta
+        if lost and whole <= lost:
+            raise ValueError(
+                f"Limits that were raised, or passed by fits of other kinds, have used"
+                f" delta={lost:g}. Ask for a total at a larger delta: total({2 * lost:g})."
+            )
+        parts = [
+            each.filter_epsilon(*first, whole - lost)
+            if first
+            else each.odometer_epsilon(whole - lost)
+            for each in spent
+        ]
+        return _Total("filter" if first else "odometer", max(parts, default=0.0), whole)
+
+    def _asked(
+        self,
+        *,
+        subject: str | None = None,
+        last_id: int | None = None,
+        include_simulated: bool = False,
+        disjoint: bool | None = None,
+        unit: str | None = None,
+        neighboring: str | None = None,
+    ) -> tuple[list[list[_Fits]], Relation | None, list[_Limit]]:
+        """Return the accounts that are asked for, their relation, and limits on this data set."""
         relation, name = _relation(unit, neighboring), self.dataset
         with self._transaction() as connection:
-            fits = _read_fits(connection, last_id)
-            if limit := self._own_limit(connection):
-                relation = relation or limit.relation
-                disjoint = limit.disjoint if disjoint is None else disjoint
+            fits, limits = _read_fits(connection, last_id), self._own_limits(connection)
+            if limits:
+                relation = relation or limits[0].relation
+                disjoint = limits[0].disjoint if disjoint is None else disjoint
             query = "SELECT dataset FROM entries UNION SELECT dataset FROM limits"
             names = {dataset for (dataset,) in connection.execute(query)}
         if name and name not in names:
@@ -406,30 +527,17 @@ class PrivacyLedger:
                 " holds only if nobody sees their results. include_simulated=True counts them.",
                 UserWarning,
             )
-        return worst(*(_sum_of(account, relation, observer) for account in accounts))
-
-    def total(self, delta: float | None = None, **asked: Any) -> float:
-        """Return epsilon at ``delta`` of all fits together; 0.0 for none.
-
-        Parameters
-        ----------
-        delta : float or None, default=None
-            In [0, 1]. None: that of the limit on the data set, or on everything.
-        **asked : object
-            As in :meth:`guarantee`.
-        """
-        delta = self._delta(delta)
-        return self.guarantee(**asked).epsilon(delta)
+        return accounts, relation, limits
 
     def epsilon_by_estimator(self, delta: float | None = None, **asked: Any) -> dict[str, float]:
-        """Return the :meth:`total` of each class of estimators, in the order of first fits.
+        """Return the fixed :meth:`total` of each class of estimators, in the order of first fits.
 
         All are at the same ``delta``, so they do not add up to the total.
         """
         with self._transaction() as connection:
             (fits,) = _accounts(_read_fits(connection), self.dataset, disjoint=False)
         subjects = dict.fromkeys(same.subject for same in fits)
-        return {name: self.total(delta, subject=name, **asked) for name in subjects}
+        return {name: self.total(delta, kind="fixed", subject=name, **asked) for name in subjects}
 
     def entries(self) -> list[dict[str, Any]]:
         """Return all fits of the ledger as dictionaries, in the order of their reservation.
@@ -483,6 +591,9 @@ class PrivacyLedger:
         about, names = (f" of {self.dataset}" if self.dataset else ""), ("", self.dataset)
         entries = [e for e in self.entries() if not self.dataset or e["dataset"] in names]
         deltas = {entry["delta"] for entry in entries}
+        with self._transaction() as connection:
+            own = self._own_limits(connection)
+        given_delta = delta
         delta = self._delta(delta, deltas.pop() if len(deltas) == 1 else 1e-6)
         n_open = sum(entry["state"] == "reserved" for entry in entries)
         n_simulated = sum(entry["simulation"] for entry in entries)
@@ -502,18 +613,22 @@ class PrivacyLedger:
             # Simulations have a line of their own.
             with warnings.catch_warnings(action="ignore"):
                 try:
-                    total = self.guarantee(**terms)
-                    stated = f"epsilon={round_up(total.epsilon(delta))} at delta={delta:g}"
-                    accuracy = percent_up(total.attack_accuracy())
-                    stated += f", {total.describe()}, attack accuracy at most {accuracy}"
-                    lines += [f"{title}: {stated}"]
+                    total = self._adaptive(given_delta if own else delta, **terms)
+                    at = f"epsilon={round_up(total.epsilon)} at delta={total.delta:g}"
+                    lines += [f"{title}: {at}, {total.kind}"]
                 except (LedgerError, ValueError, ImportError) as error:
                     lines += [f"{title}: none. {error}"]
+                with contextlib.suppress(LedgerError, ValueError, ImportError):
+                    fixed = self.guarantee(**terms)
+                    at = f"epsilon={round_up(fixed.epsilon(delta))} at delta={delta:g}"
+                    accuracy = f"attack accuracy at most {percent_up(fixed.attack_accuracy())}"
+                    lines += [f"fixed {title}: {at}, {fixed.describe()}, {accuracy}"]
         with self._transaction() as connection:
-            own, limits = self._own_limit(connection), self._limits_for_me(connection)
-            fits = _read_fits(connection)
+            limits, fits = self._limits_for_me(connection), _read_fits(connection)
         lines += [f"limit{_described(limit)}, {self._rest(limit, fits)}" for limit in limits]
-        relation = _relation(asked.get("unit"), asked.get("neighboring")) or (own and own.relation)
+        relation = _relation(asked.get("unit"), asked.get("neighboring")) or (
+            own[0].relation if own else None
+        )
         kinds = {Relation(entry["unit"], Neighboring(entry["neighboring"])) for entry in entries}
         if protected := {relation} if relation else kinds:
             lines += [f"unit: {'; '.join(sorted(each.describe() for each in protected))}"]
@@ -523,6 +638,7 @@ class PrivacyLedger:
             columns = _COLUMNS.split()
             cells = [[_cell(entry, column) for column in columns] for entry in entries]
             yield Block("table", columns, cells, fold="Fits")
+        yield Block("text", KINDS)
         yield Block("text", [f"A total assumes: {ASSUMED}"])
 
     def check(
@@ -600,10 +716,10 @@ class PrivacyLedger:
         limits = _read_limits(connection)
         return [each for each in limits if not self.dataset or each.dataset in ("", self.dataset)]
 
-    def _own_limit(self, connection: sqlite3.Connection) -> _Limit | None:
-        """The limit on this data set, or on everything."""
-        limits = {limit.dataset: limit for limit in _read_limits(connection)}
-        return limits.get(self.dataset, limits.get(""))
+    def _own_limits(self, connection: sqlite3.Connection) -> list[_Limit]:
+        """Limits on this data set and on everything, in this order."""
+        names = (self.dataset, "")
+        return [each for each in _read_limits(connection)[::-1] if each.dataset in names]
 
     def _limited(self, limit: _Limit, fits: list[_Fits]) -> tuple[str, list[list[_Fits]]]:
         """The data set that a limit is on, if it is on one, and its accounts."""
@@ -625,8 +741,8 @@ class PrivacyLedger:
         """The given delta, or that of the limit."""
         if delta is None:
             with self._transaction() as connection:
-                limit = self._own_limit(connection)
-            delta = limit.delta if limit else default
+                limits = self._own_limits(connection)
+            delta = limits[0].delta if limits else default
         if delta is None:
             raise ValueError("Got delta=None and no limit, expected a delta: total(1e-6).")
         return delta
@@ -658,7 +774,7 @@ class PrivacyLedger:
                 *(left, before, limit.epsilon, delta),
             )
 
-    @contextmanager
+    @contextlib.contextmanager
     def _transaction(
         self, kind: str = "DEFERRED", *, make: bool = False
     ) -> Iterator[sqlite3.Connection]:
@@ -778,16 +894,20 @@ def _claims(fits: list[_Fits]) -> Counter[Claims]:
     return claims
 
 
-def _sum_of(fits: list[_Fits], relation: Relation | None, observer: str = "adversary") -> Guarantee:
-    """Return the total against an observer, or the weakest against all adversaries."""
+def _sums_against(fits: list[_Fits], observer: str = "adversary") -> dict[str, Counter[Claim]]:
+    """Return the claims of fits against an observer, or against each adversary."""
     known = dict.fromkeys(["adversary", *(c.observer for same in fits for c in same.claims)])
     if fits and observer not in known:
         raise LedgerError(
             f"Got observer={observer!r}, expected one of {list(known)}, whom a fit names."
         )
-    named = None if observer == "adversary" else observer
-    totals = totals_of(_claims(fits), relation, named)
-    return worst(*totals.values()) if totals else privacy.GaussianDP(0.0)
+    return claims_against(_claims(fits), None if observer == "adversary" else observer)
+
+
+def _sum_of(fits: list[_Fits], relation: Relation | None, observer: str = "adversary") -> Guarantee:
+    """Return the composition against an observer, or the weakest against all adversaries."""
+    totals = [total_of(claims, relation) for claims in _sums_against(fits, observer).values()]
+    return worst(*totals) if totals else privacy.GaussianDP(0.0)
 
 
 def _cell(entry: dict[str, Any], column: str) -> str:

@@ -12,6 +12,7 @@ from skdpadmm.privacy._composition import compose_counts
 from skdpadmm.privacy._gaussian import GaussianDP
 from skdpadmm.privacy._guarantee import Guarantee, Neighboring, NonPrivate
 from skdpadmm.privacy._mixture import Mixture, Worst, worst
+from skdpadmm.privacy._odometer import Spent
 from skdpadmm.privacy._report import Observer, PrivacyReport
 
 # What every fit rests on, and so every sum of fits.
@@ -26,6 +27,16 @@ ASSUMED = (
     " from these rows without noise, all fits on them are counted, and models have the parameters"
     " that they were fitted with. Agents or persons of one name, or with equal labels, are the"
     " same, and nobody knows more of what agents know than the report of each fit assumes."
+)
+# What a composition rests on that an account cannot see.
+FIXED = "The number of fits, and all budgets, were fixed before the first result."
+# What the words of a ledger mean.
+KINDS = (
+    f"fixed: holds only under this condition. {FIXED}",
+    "filter: holds whatever followed from results, because the limit was stored before the first"
+    " fit and was not raised. It is the limit, with pure epsilons on top.",
+    "odometer: holds whatever followed from results, without such a limit.",
+    "The delta of a total is chosen before the first result.",
 )
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.
 _ROUNDING = 1e-9
@@ -114,6 +125,11 @@ def totals_of(
 def total_of(claims: Counter[Claim], target: Relation | None) -> Guarantee:
     """Return the guarantee of claims together under one relation; None: the one of all."""
     return compose_counts(_converted_all(claims, target).items())
+
+
+def spent_of(claims: Counter[Claim], target: Relation | None) -> Spent:
+    """Return what claims add up to under one relation where budgets follow results."""
+    return Spent.of(_converted_all(claims, target))
 
 
 def keeps_limit(

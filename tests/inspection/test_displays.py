@@ -349,7 +349,7 @@ def test_the_account_is_the_total_after_each_fit_and_the_limit(tmp_path):
     display = PrivacyLedgerDisplay.from_ledger(ledger, delta=1e-5, include_simulated=True)
     assert display.limit_ is None
     assert (len(display.n_fits), display.n_fits[-1]) == (60, 202)
-    assert display.epsilons[-1] == ledger.total(1e-5, include_simulated=True)
+    assert display.epsilons[-1] == ledger.total(1e-5, include_simulated=True, kind="fixed")
     with pytest.raises(ValueError, match="no limit"):
         PrivacyLedgerDisplay.from_ledger(PrivacyLedger(f"{path}::bank"))
 

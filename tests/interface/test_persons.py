@@ -125,13 +125,14 @@ def test_a_ledger_adds_persons_to_records_only_as_records(tmp_path):
     path = str(tmp_path / "study.db")
     known = {**KNOWN, "random_state": None, "ledger": path}
     dp.DPAdmmRidge(max_rows_per_person=3, **known).fit(X, SCORES, persons=IDS)
-    total = PrivacyLedger(path).total(delta=1e-5, unit="person", neighboring="replace_one")
+    same = {"delta": 1e-5, "neighboring": "replace_one", "kind": "fixed"}
+    total = PrivacyLedger(path).total(unit="person", **same)
     assert total == pytest.approx(1.0, rel=1e-6)
     dp.DPAdmmRidge(**known).fit(X, SCORES)
     for asked in ({}, {"unit": "person", "neighboring": "replace_one"}):
         with pytest.raises(ValueError, match=r"person.*, replace one"):
-            PrivacyLedger(path).total(delta=1e-5, **asked)
-    both = PrivacyLedger(path).total(delta=1e-5, unit="record", neighboring="replace_one")
+            PrivacyLedger(path).total(delta=1e-5, **asked, kind="fixed")
+    both = PrivacyLedger(path).total(unit="record", **same)
     assert both == pytest.approx(
         GaussianDP(2**0.5 * gaussian_mu(1.0, 1e-5)).epsilon(1e-5), rel=1e-6
     )

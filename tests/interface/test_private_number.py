@@ -141,14 +141,14 @@ def test_the_ledger_has_the_whole_cost_before_the_count_and_a_refusal_costs_no_d
     def looks(gate, name, *value):
         if not seen:
             states = [entry["state"] for entry in ledger.entries()]
-            seen.append((name, states, ledger.total(DELTA)))
+            seen.append((name, states, ledger.total(DELTA, kind="fixed")))
         return release(gate, name, *value)
 
     with mock.patch.object(Gate, "release", looks):
         model = DPAdmmRidge(**PRIVATE, **BOUNDS, ledger=str(path)).fit(X, Y)
     ((name, states, spent),) = seen
     assert (name, states) == (N_RECORDS, ["reserved"])
-    assert spent == ledger.total(DELTA) == pytest.approx(3.0, rel=1e-9)
+    assert spent == ledger.total(DELTA, kind="fixed") == pytest.approx(3.0, rel=1e-9)
     assert model.privacy_.epsilon() == pytest.approx(3.0, rel=1e-9)
     # What a fit of other data reserves is the same, with the digest of its plan.
     DPAdmmRidge(**PRIVATE, **BOUNDS, ledger=str(path)).fit(X[:400], Y[:400])

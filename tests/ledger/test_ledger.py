@@ -33,9 +33,7 @@ from skdpadmm.privacy import (
     round_down,
     round_up,
 )
-from skdpadmm.privacy.claims import (
-    ASSUMED,
-)
+from skdpadmm.privacy.claims import ASSUMED, KINDS
 from tests.test_guides import blocks
 
 WHOLE = gaussian_mu(1.0, 1e-6)
@@ -46,7 +44,9 @@ def test_an_account_is_the_sum_of_its_fits_by_estimator_and_in_all(ledger, path,
     for subject, mu in (("Ridge", 0.3), ("Lasso", 0.1), ("Ridge", 0.4), ("Lasso", 0.1)):
         ledger.finish(ledger.reserve(entry(GaussianDP(mu), subject=subject)))
     total = GaussianDP(math.hypot(0.3, 0.4, 0.1, 0.1)).epsilon(1e-6)
-    assert ledger.total(1e-6) == PrivacyLedger(path).total(1e-6) == pytest.approx(total, rel=1e-12)
+    same = PrivacyLedger(path).total(1e-6, kind="fixed")
+    assert ledger.total(1e-6, kind="fixed") == same == pytest.approx(total, rel=1e-12)
+    assert ledger.total(1e-6) > 1.1 * total
     figures = ledger.epsilon_by_estimator(1e-6)
     assert list(figures) == ["Ridge", "Lasso"]
     assert figures["Ridge"] == pytest.approx(GaussianDP(0.5).epsilon(1e-6), rel=1e-12)
@@ -54,9 +54,9 @@ def test_an_account_is_the_sum_of_its_fits_by_estimator_and_in_all(ledger, path,
     for part in other:
         ledger.reserve(entry(part))
     total = compose(*other, *map(GaussianDP, (0.3, 0.4, 0.1, 0.1))).epsilon(1e-6)
-    assert ledger.total(1e-6) == pytest.approx(total, rel=1e-9)
+    assert ledger.total(1e-6, kind="fixed") == pytest.approx(total, rel=1e-9)
     ledger.reserve(entry(NonPrivate()))
-    assert ledger.total(1e-6) == ledger.entries()[-1]["epsilon"] == math.inf
+    assert ledger.total(1e-6, kind="fixed") == ledger.entries()[-1]["epsilon"] == math.inf
 
 
 def test_data_sets_are_told_apart_and_what_has_no_name_overlaps_with_all(ledger, path, entry):
@@ -336,17 +336,19 @@ def test_the_command_line_shows_every_fit_limit_and_total(ledger, path, entry, c
     lines = printed(capsys, path)
     spent, left = GaussianDP(0.5), round_down(left_of(GaussianDP(0.5), 3.0, 1e-6))
     limit = f"limit: epsilon <= 3 at delta=1e-06, left for one more Gaussian fit: epsilon={left}"
-    assert lines[2].startswith(f"total against model: epsilon={round_up(spent.epsilon(1e-6))} at")
-    assert lines[2].endswith(", attack accuracy at most 59.88 %")
-    assert lines[3:6] == [
+    assert lines[2] == "total against model: epsilon=3 at delta=1e-06, filter"
+    figure = round_up(spent.epsilon(1e-6))
+    assert lines[3].startswith(f"fixed total against model: epsilon={figure} at")
+    assert lines[3].endswith(", attack accuracy at most 59.88 %")
+    assert lines[4:7] == [
         limit,
         "unit: record, replace one",
         "fits: 2, of which not done: 1, simulations: 0",
     ]
-    assert lines[7].split()[:4] == ["id", "dataset", "subject", "state"]
-    assert "Lasso    done" in lines[8]
+    assert lines[8].split()[:4] == ["id", "dataset", "subject", "state"]
+    assert "Lasso    done" in lines[9]
     texts = list(ElementTree.fromstring(ledger._repr_html_()).itertext())
-    assert not {*lines[2:6], lines[-1]}.difference(texts)
+    assert not {*lines[2:7], *KINDS, lines[-1]}.difference(texts)
     assert lines[-1] == f"A total assumes: {ASSUMED}"
     assert not {"Lasso", "done"}.difference(texts)
     PrivacyLedger(f"{path}2::a").reserve(entry(GaussianDP(0.1), neighboring="zero_out"))
@@ -355,7 +357,8 @@ def test_the_command_line_shows_every_fit_limit_and_total(ledger, path, entry, c
     lines = printed(
         capsys, f"{path}2", *relation, "--disjoint", "--include-simulated", "--delta", ".1"
     )
-    assert "at delta=0.1, GDP(mu=0.2)" in lines[2]
+    assert lines[2].endswith("at delta=0.1, odometer")
+    assert "at delta=0.1, GDP(mu=0.2)" in lines[3]
     assert main([f"{path}.missing"]) == 2
     assert "Cannot open the ledger" in capsys.readouterr().err
 
@@ -414,6 +417,7 @@ def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch, capsys):
     with pytest.raises(PrivacyBudgetExceeded):
         exec(compile(refused, "ledger.rst", "exec"), names)
     said = dict(line.split("  # ") for line in lines if line.startswith("ledger.") and "#" in line)
-    assert said["ledger.total()"].startswith(f"{eval('ledger.total()', names):.3f}:")
+    for asked in ("ledger.total()", 'ledger.total(kind="fixed")'):
+        assert said[asked].startswith(f"{eval(asked, names):.3f}:")
     command, *expected = blocks("ledger", "console")[0].splitlines()
-    assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[2:6] == expected
+    assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[2:7] == expected

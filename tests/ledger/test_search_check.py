@@ -207,7 +207,7 @@ def test_a_search_is_one_entry_with_its_plan_and_its_whole_cost(path, ledger):
     search = grid_search(Path(path), epsilon=1.5, refit=True)
     search.fit(X, labels)
     assert ledger.guarantee() == search.privacy_.guarantee()
-    assert ledger.total(DELTA) == search.privacy_.epsilon() <= 1.5
+    assert ledger.total(DELTA, kind="fixed") == search.privacy_.epsilon() <= 1.5
     (entry,) = ledger.entries()
     assert entry["subject"] == "DPGridSearchCV of DPAdmmLogisticRegression"
     assert (entry["state"], entry["observer"], entry["unit"]) == ("done", "model", "record")
@@ -232,17 +232,17 @@ def test_a_search_that_does_not_end_stays_counted(path, ledger):
     with pytest.raises(FloatingPointError, match="somewhere"):
         grid_search(path).fit(X, labels)
     assert [entry["state"] for entry in ledger.entries()] == ["reserved"]
-    assert 0.999 < ledger.total(DELTA) <= 1.0
+    assert 0.999 < ledger.total(DELTA, kind="fixed") <= 1.0
 
 
 def test_a_seed_of_the_search_makes_a_simulation_and_its_ledger_no_difference(path, ledger):
     search, other = (grid_search(p, random_state=4).fit(X, labels) for p in (path, None))
     np.testing.assert_array_equal(search.best_estimator_.coef_, other.best_estimator_.coef_)
     with pytest.warns(UserWarning, match="include_simulated"):
-        ledger.total(DELTA)
-    assert ledger.total(DELTA, include_simulated=True) == search.privacy_.epsilon()
+        ledger.total(DELTA, kind="fixed")
+    assert ledger.total(DELTA, include_simulated=True, kind="fixed") == search.privacy_.epsilon()
     grid_search(f"{path}2", epsilon=math.inf).fit(X, labels)
-    assert PrivacyLedger(f"{path}2").total(DELTA) == math.inf
+    assert PrivacyLedger(f"{path}2").total(DELTA, kind="fixed") == math.inf
 
 
 @pytest.mark.usefixtures("failing")
