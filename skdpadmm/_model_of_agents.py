@@ -170,7 +170,7 @@ class ModelOfAgents(PrivateLinearModel):
             ownership.labels,
             self._made_up() if made_up else "",
             condition,
-            who="" if agents is None else column or ownership.name_of(agents),
+            who="" if agents is None else ownership.name_of(column or agents),
         )
         if isinstance(X, Shards) and trust.unit == "agent":
             raise not_in_chunks("agents as the unit, whose rows may be in several of them")

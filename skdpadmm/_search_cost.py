@@ -28,7 +28,7 @@ from skdpadmm._pipelines import (
     require_plan,
     with_parameters,
 )
-from skdpadmm.network import condition_of
+from skdpadmm.network import condition_of, ownership_of_labels
 from skdpadmm.privacy import Guarantee, Observer, PrivacyReport
 from skdpadmm.privacy.claims import (
     FIXED,
@@ -59,15 +59,19 @@ def claims_of_fits(
     candidates: Sequence[Mapping[str, Any]],
     sizes: Sequence[int],
     refit_size: int | None,
+    table: Any = None,
     **shape: Any,
 ) -> list[Claims]:
     """The claims of all fits of a search: each candidate on each fold, and one of them once more.
 
-    ``refit_size`` is None without a refit; ``shape`` is what :func:`plan_fits` asks for.
+    ``refit_size`` is None without a refit; a ``table`` has the column of agents; ``shape`` is what
+    :func:`plan_fits` asks for.
     """
     # All fits of a search take the agents of one column; made-up ones are others in every fit.
     column = getattr(last_step(estimator), "agent_column", None)
     who = column if isinstance(column, str) else ""
+    if who and who in getattr(table, "columns", ()):
+        who = ownership_of_labels(table[who], n_samples=len(table)).name_of(who)
 
     def claims(n_samples: int) -> list[Claims]:
         plans, _ = plan_fits(estimator, candidates, n_samples, **shape)
@@ -107,7 +111,7 @@ def cost_of_search(
     n_classes = None if y is None else len(np.unique(np.asarray(y)))
     columns = getattr(X, "columns", None)
     shape = {"n_features": n_features, "n_classes": n_classes, "columns": columns, "facts": facts}
-    return claims_of_fits(estimator, candidates, sizes, refit_size, **shape)
+    return claims_of_fits(estimator, candidates, sizes, refit_size, X, **shape)
 
 
 def _drawn(search: Any) -> list[dict[str, Any]]:

@@ -368,11 +368,11 @@ class PersonalizedModel(OwnModels):
         rounding = rounding_factor(n_samples=size, coordinates=coordinates, per_unit=0)
         facts = replace(facts, n_samples=size, rounding=rounding, agents=newcomer)
         ownership = Ownership(np.array([agent], dtype=object), np.zeros(size, dtype=np.intp))
-        column = self.agent_column if isinstance(self.agent_column, str) else ""
         trust = Trust(
             agents=newcomer,
             unit=facts.unit,
-            who=(column or ownership.name_of(None)) if facts.unit == "agent" else "",
+            # One of the agents that the fit is about: labels are unique among them.
+            who=self.privacy_.observers[0].who,
             observer=EAVESDROPPER,
             assumptions=(
                 f"{agent!r} came after the fit: the models of the others were released before, and"

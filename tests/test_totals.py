@@ -5,6 +5,7 @@ its rows alone. Of fits with independent noise the squares of the distances add 
 """
 
 import contextlib
+import hashlib
 import itertools
 import json
 import math
@@ -254,11 +255,13 @@ def test_guarantees_of_hospitals_and_of_cities_do_not_add_up(tmp_path):
     for ask in (PrivacyLedger(path).guarantee, privacy_report([first, second]).guarantee):
         with pytest.raises(ValueError, match="agents that are not known to be the same"):
             ask()
-    # The same labels, or the same name of their column, are the same agents.
-    assert privacy_report([first, clone(model).fit(X, T, agents=hospitals)]).total is not None
-    some = [pd.Series(hospitals[rows], name="hospital") for rows in (slice(0, 5), slice(0, N))]
+    # Numbers without a name are not known to be the same; one name and the same labels are.
+    assert privacy_report([first, clone(model).fit(X, T, agents=hospitals)]).total is None
+    some = [pd.Series(hospitals[rows], name="hospital") for rows in (slice(0, N // 2), slice(0, N))]
     named = [clone(model).fit(X[: len(who)], T[: len(who)], agents=who) for who in some]
     assert privacy_report(named).total is not None
+    other = clone(model).fit(X, T, agents=pd.Series(hospitals + 1, name="hospital"))
+    assert privacy_report([named[0], other]).total is None
     table = np.column_stack([X, hospitals])
     for column in (2, "hospital"):
         frame = pd.DataFrame(table, columns=["a", "b", "hospital"])
@@ -273,7 +276,15 @@ def test_guarantees_of_hospitals_and_of_cities_do_not_add_up(tmp_path):
     assert cost.mu == pytest.approx(first.privacy_.guarantee().mu * math.sqrt(2))
     # As records all of them add up.
     records = PrivacyLedger(path).guarantee(unit="record", neighboring="replace_one")
-    assert records.mu == pytest.approx(first.privacy_.guarantee().mu * math.sqrt(7))
+    assert records.mu == pytest.approx(first.privacy_.guarantee().mu * math.sqrt(8))
+    # A limit on agents counts the fits of a search with those that are stored.
+    own = PrivacyLedger(f"{path}2")
+    own.limit(9.0, DELTA)
+    named = clone(searched).set_params(ledger=own.path).fit(frame, T)
+    search = GridSearchCV(named, {"alpha": [1.0]}, cv=KFold(2), refit=False)
+    assert own.check(search, frame, T, n_features=2, agent_sizes=[5] * 10) == cost
+    with pytest.raises(ValueError, match="not known to be the same"):
+        own.check(search, frame + 1, T, n_features=2, agent_sizes=[5] * 10)
 
 
 def test_agents_that_are_made_up_are_others_in_every_fit():
@@ -287,7 +298,7 @@ def test_agents_that_are_made_up_are_others_in_every_fit():
 
 
 def test_persons_of_two_fits_are_told_apart_by_their_ids(tmp_path):
-    path, ids = str(tmp_path / "study.db"), np.arange(N) % 20
+    path, ids = str(tmp_path / "study.db"), np.arange(N) % 20 * 3
     model = clone(PERSONS).set_params(ledger=path)
     patients = [clone(model).fit(X, T, persons=ids) for _ in range(2)]
     assert PrivacyLedger(path).guarantee().mu == pytest.approx(gaussian_mu(1.0, DELTA) * 2**0.5)
@@ -305,7 +316,7 @@ def test_a_guarantee_under_one_relation_is_not_taken_for_one_under_another(tmp_p
         seen = Observer("model", "", "record", "zero_out", guarantee)
         entry = LedgerEntry("Lasso", "0" * 64, 1e-6, (seen,))
         assert PrivacyReport("Lasso", (seen,), (), 1e-6, (), (), "").guarantee() == guarantee
-        # A file that says otherwise is not read.
+        # A file that says otherwise is not read, though its digest may be right.
         ledger = PrivacyLedger(tmp_path / "study.db")
         ledger.reserve(entry)
         with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
@@ -313,7 +324,10 @@ def test_a_guarantee_under_one_relation_is_not_taken_for_one_under_another(tmp_p
                 json.loads(*connection.execute("SELECT observers FROM costs").fetchone()),
             )
             line[2] = "replace_one"
-            connection.execute("UPDATE costs SET observers = ?", [json.dumps([line])])
+            text = json.dumps([line])
+            cost = hashlib.sha256(text.encode()).hexdigest()
+            connection.execute("UPDATE costs SET observers = ?, cost = ?", [text, cost])
+            connection.execute("UPDATE entries SET cost = ?", [cost])
             connection.commit()
         with pytest.raises(LedgerError, match="expected the same relation"):
             ledger.total(1e-6)

@@ -57,6 +57,7 @@ CREATE TABLE limits (
     filter_epsilon REAL, filter_delta REAL, lost_delta REAL NOT NULL);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_FORMAT}"""
+_STORED = "id, dataset, subject, simulation, cost, digest, delta, host, pid, reserved, finished"
 _COLUMNS = "id dataset subject state observer unit who neighboring epsilon delta guarantee reserved"
 
 
@@ -197,7 +198,7 @@ class PrivacyLedger:
     needs the extra ``accounting``). Unit and neighbouring relation have to agree, or ``unit`` and
     ``neighboring`` ask for a conversion: zero out, or add remove, to replace one doubles the mu of
     a Gaussian guarantee, and a replace-one guarantee of agents holds for their records. Agents and
-    persons have to be the same: by the name of their column, or by their labels.
+    persons have to be the same: by the name of their column and the set of their labels.
 
     A sum assumes that no private value decides which rows a fit gets. Stratified folds, and
     ``GroupKFold`` without ``shuffle=True``, are decided by labels and by sizes of groups: with them
@@ -219,7 +220,7 @@ class PrivacyLedger:
     they would cost with ``random_state=None``. In limits they count so.
 
     **The file** holds guarantees, times and names of machines, and nothing of the data but the name
-    of the column of agents or persons, or, without a name, a digest of their labels. It is a note
+    of the column of agents or persons and a digest of their labels. It is a note
     to oneself: nothing notices that it was edited, deleted or put back from a copy.
 
     Examples
@@ -547,16 +548,22 @@ class PrivacyLedger:
         "done"), and of the adversary "observer", "unit", "who", "neighboring", "guarantee" and
         "epsilon".
         """
-        with self._transaction() as connection:
-            connection.row_factory = sqlite3.Row
-            entries = list(map(dict, connection.execute("SELECT * FROM entries ORDER BY id")))
-            claims = _claims_by_cost(connection)
+        with self._transaction() as connection, _damage_is_an_error():
+            return self._read_entries(connection)
+
+    @staticmethod
+    def _read_entries(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+        _read_fits(connection)
+        connection.row_factory = sqlite3.Row
+        query = f"SELECT {_STORED} FROM entries ORDER BY id"
+        entries = list(map(dict, connection.execute(query)))
+        connection.row_factory = None
+        claims = _claims_by_cost(connection)
         fits = dict.fromkeys((entry["cost"], entry["delta"]) for entry in entries)
         epsilons = {fit: claims[fit[0]][0].guarantee.epsilon(fit[1]) for fit in fits}
         for entry in entries:
             fit = entry.pop("cost"), entry["delta"]
             observer, relation, guarantee = claims[fit[0]][0]
-            del entry["key"]
             entry.update(
                 simulation=bool(entry["simulation"]),
                 state="done" if entry["finished"] else "reserved",
@@ -797,7 +804,7 @@ class PrivacyLedger:
                 )
             yield connection
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             problem = "the directory does not exist or is not writable."
             if connection is not None:
                 raise LedgerError(
@@ -844,21 +851,44 @@ def _claims_from(text: str) -> Claims:
         raise LedgerError(f"Got an entry that cannot be read ({error}), expected one.") from error
 
 
+@contextlib.contextmanager
+def _damage_is_an_error() -> Iterator[None]:
+    """Raise whatever a damaged or edited file leads to as an error of the database."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LedgerError, LookupError, TypeError, ValueError) as e:
+        raise sqlite3.DatabaseError(f"it is damaged or was edited: {e}") from e
+
+
+@_damage_is_an_error()
 def _claims_by_cost(connection: sqlite3.Connection) -> dict[str, Claims]:
-    costs = connection.execute("SELECT cost, observers FROM costs")
-    return {cost: _claims_from(observers) for cost, observers in costs}
+    costs = dict(connection.execute("SELECT cost, observers FROM costs").fetchall())
+    for cost, observers in costs.items():
+        if hashlib.sha256(observers.encode()).hexdigest() != cost:
+            raise ValueError("a cost differs from its SHA-256")
+    return {cost: _claims_from(observers) for cost, observers in costs.items()}
 
 
+@_damage_is_an_error()
 def _read_limits(connection: sqlite3.Connection) -> list[_Limit]:
     rows = connection.execute("SELECT * FROM limits ORDER BY dataset")
-    return [_Limit(*row)._replace(disjoint=bool(row[3])) for row in rows]
+    limits = [_Limit(*row)._replace(disjoint=bool(row[3])) for row in rows]
+    for limit in limits:
+        numbers = limit.epsilon, limit.delta, limit.lost_delta, limit.filter_epsilon or 0.0
+        if not (all(0 <= x < math.inf for x in numbers) and limit.dataset.isprintable()):
+            raise ValueError("a limit is none")
+        _ = limit.relation
+    return limits
 
 
+@_damage_is_an_error()
 def _read_fits(connection: sqlite3.Connection, last_id: int | None = None) -> list[_Fits]:
     query = "SELECT dataset, subject, simulation, cost FROM entries WHERE id <= ? ORDER BY id"
     until = math.inf if last_id is None else last_id
     rows = Counter(connection.execute(query, (until,)))  # faster than GROUP BY
     claims = _claims_by_cost(connection)
+    if not all(isinstance(text, str) for name, subject, *_ in rows for text in (name, subject)):
+        raise ValueError("a name is none")
     return [
         _Fits(name, subject, bool(simulation), claims[cost], n)
         for (name, subject, simulation, cost), n in rows.items()

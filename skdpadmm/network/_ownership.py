@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,11 +54,18 @@ class Ownership:
         return len(self.labels)
 
     def name_of(self, labels: Any) -> str:
-        """An identity of the owners: the name of the labels as given, or a digest of them."""
-        name = getattr(labels, "name", None)
-        if isinstance(name, str) and name:
-            return name
-        return hashlib.sha256(repr(self.labels.tolist()).encode()).hexdigest()[:12]
+        """Return who the owners are: the name of their column or Series, and a digest of labels.
+
+        Empty for consecutive numbers without a name, which others have as well.
+        """
+        known, name = self.labels.tolist(), getattr(labels, "name", labels)
+        # A table may have turned integers into floats.
+        known = [int(x) if isinstance(x, float) and x.is_integer() else x for x in known]
+        name = name if isinstance(name, str) else ""
+        first = known[0]
+        if not name and isinstance(first, Real) and known == [first + i for i in range(len(known))]:
+            return ""
+        return f"{name} {hashlib.sha256(repr(known).encode()).hexdigest()[:12]}".strip()
 
     def joined_by(self, labels: Any) -> Ownership:
         """The same ownership with more agents, without rows; known labels change nothing."""

@@ -58,7 +58,7 @@ class Observer:
     pairs : Pairs or None, default=None
         That of each pair of agents, where pairs differ.
     who : str, default=""
-        Which agents or persons, where they are the unit: the name of their column, or a digest of
+        Which agents or persons, where they are the unit: the name of their column and a digest of
         their labels. Guarantees of different ones do not add up, nor those of unnamed ones.
 
     Raises

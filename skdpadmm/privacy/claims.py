@@ -25,8 +25,8 @@ SAME_ROWS = (
 ASSUMED = (
     f"{SAME_ROWS} No private value decides the type of a column. No step before a fit learnt"
     " from these rows without noise, all fits on them are counted, and models have the parameters"
-    " that they were fitted with. Agents or persons of one name, or with equal labels, are the"
-    " same, and nobody knows more of what agents know than the report of each fit assumes."
+    " that they were fitted with. Agents or persons whose labels have equal names and values are"
+    " the same, and nobody knows more of what agents know than the report of each fit assumes."
 )
 # What a composition rests on that an account cannot see.
 FIXED = "The number of fits, and all budgets, were fixed before the first result."
@@ -206,8 +206,9 @@ def _converted_all(claims: Counter[Claim], target: Relation | None) -> dict[Guar
         raise ValueError(
             f"Got fits about {unit}s that are not known to be the same"
             f" ({', '.join(who or 'made up, or without a name' for who in sorted(same))}), expected"
-            f" the same {unit}s in all: what holds for one does not hold for another. Give them a"
-            " name: agent_column='hospital', or labels as a Series with a name. Or ask a ledger"
+            f" the same {unit}s in all: what holds for one does not hold for another. They are the"
+            f" same {unit}s if labels have the same name and the same set of values; numbers"
+            " such as 0, 1, 2 need a name: agent_column='hospital', or a Series. Or ask a ledger"
             " for the total of records: unit='record', neighboring='replace_one'."
         )
     counts: Counter[Guarantee] = Counter()

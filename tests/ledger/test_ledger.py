@@ -321,6 +321,34 @@ def test_files_that_are_not_known_in_full_are_refused_and_stay_as_they_were(
     assert Path(path).read_bytes() == content
 
 
+def test_an_edited_cost_is_refused(ledger, path, entry):
+    ledger.reserve(entry(GaussianDP(0.5)))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE costs SET observers = replace(observers, '0.5', '0.1')")
+    for use in (ledger.guarantee, ledger.summary, ledger.entries):
+        with pytest.raises(LedgerError, match="differs from its SHA-256"):
+            use()
+
+
+def test_damage_has_one_error(ledger, path, entry):
+    ledger.limit(9.0, 1e-6)
+    for mu in (0.1, 0.2):
+        ledger.finish(ledger.reserve(entry(GaussianDP(mu))))
+    content, rng, n_refused = Path(path).read_bytes(), np.random.default_rng(0), 0
+    used = np.flatnonzero(np.frombuffer(content, np.uint8))
+    for place in rng.choice(used, 250):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << rng.integers(8)
+        Path(path).write_bytes(damaged)
+        for use in (ledger.total, ledger.summary, ledger.entries, ledger.limits):
+            try:
+                use()
+            except LedgerError as error:
+                assert "expected a ledger" in str(error)  # noqa: PT017
+                n_refused += 1
+    assert n_refused > 100
+
+
 # The command line, as the guide shows it.
 
 
