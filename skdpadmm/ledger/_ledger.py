@@ -88,27 +88,22 @@ class _Limit(NamedTuple):
     def after(self, old: _Limit | None, has_fits: bool) -> _Limit:
         """Return this limit in the place of an old one: a filter, or no longer one."""
         lost = old.lost_delta if old else 0.0
+        first = old.first if old else None
         if not has_fits:
-            return self._replace(filter_epsilon=self.epsilon, filter_delta=self.delta)
-        if old is None or old.filter_epsilon is None or old.filter_delta is None:
-            return self._replace(lost_delta=lost)
-        if self.epsilon <= old.filter_epsilon and self.delta <= old.filter_delta:
-            return self._replace(
-                filter_epsilon=old.filter_epsilon, filter_delta=old.filter_delta, lost_delta=lost
-            )
-        return self._replace(lost_delta=lost + old.filter_delta)
+            first = self.epsilon, self.delta
+        elif first and (self.epsilon > first[0] or self.delta > first[1]):
+            lost, first = lost + first[1], None
+        return _Limit(*self[:6], *(first or (None, None)), lost)
+
+    @property
+    def first(self) -> tuple[float, float] | None:
+        """The filter, as epsilon and delta."""
+        epsilon, delta = self.filter_epsilon, self.filter_delta
+        return None if epsilon is None or delta is None else (epsilon, delta)
 
     @property
     def relation(self) -> Relation | None:
         return _relation(self.unit, self.neighboring)
-
-
-class _Total(NamedTuple):
-    """What holds where budgets follow results: by a filter, or for an odometer."""
-
-    kind: str
-    epsilon: float
-    delta: float
 
 
 @dataclass(frozen=True)
@@ -423,14 +418,8 @@ class PrivacyLedger:
         LedgerError, ValueError
             If there is no ledger, if nothing is known of the data set, or if costs do not add up.
         """
-        accounts, relation, _ = self._asked(
-            subject=subject,
-            last_id=last_id,
-            include_simulated=include_simulated,
-            disjoint=disjoint,
-            unit=unit,
-            neighboring=neighboring,
-        )
+        choices = subject, last_id, include_simulated, disjoint, unit, neighboring
+        accounts, relation, _ = self._asked(*choices)
         return worst(*(_sum_of(account, relation, observer) for account in accounts))
 
     def total(self, delta: float | None = None, *, kind: str | None = None, **asked: Any) -> float:
@@ -461,12 +450,14 @@ class PrivacyLedger:
         if kind not in (None, "fixed"):
             raise ValueError(f"Got kind={kind!r}, expected None or 'fixed'.")
         if kind is None:
-            return self._adaptive(delta, **asked).epsilon
+            return self._adaptive(delta, **asked)[1]
         delta = self._delta(delta)
         return self.guarantee(**asked).epsilon(delta)
 
-    def _adaptive(self, delta: float | None, observer: str = "adversary", **asked: Any) -> _Total:
-        """Return the filter's or the odometer's total; None: the delta of the limit."""
+    def _adaptive(
+        self, delta: float | None, observer: str = "adversary", **asked: Any
+    ) -> tuple[str, float, float]:
+        """Return the kind, epsilon and delta of a total where budgets follow results."""
         base = self._delta(None) if delta is None else delta
         accounts, relation, limits = self._asked(**asked)
         spent = [
@@ -474,10 +465,8 @@ class PrivacyLedger:
             for account in accounts
             for claims in _sums_against(account, observer).values()
         ]
-        lost, first = math.fsum(limit.lost_delta for limit in limits), None
-        for limit in limits[::-1]:
-            if limit.filter_epsilon is not None and limit.filter_delta is not None:
-                first = limit.filter_epsilon, limit.filter_delta
+        lost = math.fsum(limit.lost_delta for limit in limits)
+        first = next((limit.first for limit in limits if limit.first), None)
         if first and not all(each.keeps(*first) for each in spent):
             # What the filter claimed, and what is claimed from now on, use a delta each.
             lost, first = lost + first[1], None
@@ -487,17 +476,14 @@ class PrivacyLedger:
                 f"Limits that were raised, or passed by fits of other kinds, have used"
                 f" delta={lost:g}. Ask for a total at a larger delta: total({2 * lost:g})."
             )
+        kind, left = "filter" if first else "odometer", whole - lost
         parts = [
-            each.filter_epsilon(*first, whole - lost)
-            if first
-            else each.odometer_epsilon(whole - lost)
-            for each in spent
+            s.filter_epsilon(*first, left) if first else s.odometer_epsilon(left) for s in spent
         ]
-        return _Total("filter" if first else "odometer", max(parts, default=0.0), whole)
+        return kind, max(parts, default=0.0), whole
 
     def _asked(
         self,
-        *,
         subject: str | None = None,
         last_id: int | None = None,
         include_simulated: bool = False,
@@ -554,10 +540,8 @@ class PrivacyLedger:
     @staticmethod
     def _read_entries(connection: sqlite3.Connection) -> list[dict[str, Any]]:
         _read_fits(connection)
-        connection.row_factory = sqlite3.Row
-        query = f"SELECT {_STORED} FROM entries ORDER BY id"
-        entries = list(map(dict, connection.execute(query)))
-        connection.row_factory = None
+        rows = connection.execute(f"SELECT {_STORED} FROM entries ORDER BY id")
+        entries: list[dict[str, Any]] = [dict(zip(_STORED.split(", "), row)) for row in rows]
         claims = _claims_by_cost(connection)
         fits = dict.fromkeys((entry["cost"], entry["delta"]) for entry in entries)
         epsilons = {fit: claims[fit[0]][0].guarantee.epsilon(fit[1]) for fit in fits}
@@ -620,16 +604,15 @@ class PrivacyLedger:
             # Simulations have a line of their own.
             with warnings.catch_warnings(action="ignore"):
                 try:
-                    total = self._adaptive(given_delta if own else delta, **terms)
-                    at = f"epsilon={round_up(total.epsilon)} at delta={total.delta:g}"
-                    lines += [f"{title}: {at}, {total.kind}"]
+                    kind, total, at = self._adaptive(given_delta if own else delta, **terms)
+                    lines += [f"{title}: epsilon={round_up(total)} at delta={at:g}, {kind}"]
                 except (LedgerError, ValueError, ImportError) as error:
                     lines += [f"{title}: none. {error}"]
                 with contextlib.suppress(LedgerError, ValueError, ImportError):
                     fixed = self.guarantee(**terms)
-                    at = f"epsilon={round_up(fixed.epsilon(delta))} at delta={delta:g}"
+                    stated = f"epsilon={round_up(fixed.epsilon(delta))} at delta={delta:g}"
                     accuracy = f"attack accuracy at most {percent_up(fixed.attack_accuracy())}"
-                    lines += [f"fixed {title}: {at}, {fixed.describe()}, {accuracy}"]
+                    lines += [f"fixed {title}: {stated}, {fixed.describe()}, {accuracy}"]
         with self._transaction() as connection:
             limits, fits = self._limits_for_me(connection), _read_fits(connection)
         lines += [f"limit{_described(limit)}, {self._rest(limit, fits)}" for limit in limits]
@@ -885,6 +868,8 @@ def _read_limits(connection: sqlite3.Connection) -> list[_Limit]:
 def _read_fits(connection: sqlite3.Connection, last_id: int | None = None) -> list[_Fits]:
     query = "SELECT dataset, subject, simulation, cost FROM entries WHERE id <= ? ORDER BY id"
     until = math.inf if last_id is None else last_id
+    if (problem := connection.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
+        raise ValueError(*problem)
     rows = Counter(connection.execute(query, (until,)))  # faster than GROUP BY
     claims = _claims_by_cost(connection)
     if not all(isinstance(text, str) for name, subject, *_ in rows for text in (name, subject)):

@@ -45,7 +45,7 @@ from skdpadmm.model_selection._search import Trials
 from skdpadmm.network import Ownership
 from skdpadmm.noise import CryptographicNoise
 from skdpadmm.penalties import L1, SquaredL2
-from skdpadmm.privacy import Composed, GaussianDP, Neighboring
+from skdpadmm.privacy import Composed, GaussianDP, Neighboring, _odometer
 from skdpadmm.protocol import Federation, Gate, Plan, Problem, View
 from skdpadmm.protocol._gate import Turns
 from skdpadmm.records import Rows, Segments
@@ -1359,6 +1359,7 @@ CELLS = "tests.noise.test_exact_cells"
 FAILING = "tests.algorithms.test_failing_graphs"
 ATTACKS = "tests.privacy.test_attack_accuracy"
 TOTALS = "tests.test_totals"
+KINDS = "tests.ledger.test_kinds"
 PAIRS = "tests.divergence.test_edge_noise"
 CANCELS = f"{PAIRS}.test_noise_of_pairs_cancels_exactly_has_the_planned_law_and_is_never_used_twice"
 SHAMIR = "tests.secret_sharing.test_shamir"
@@ -1564,5 +1565,13 @@ THEOREM_BUGS = [
     TheoremBug("scores of rows that are not finite", setting("skdpadmm.metrics.finite_or", lambda worst, values: values),
                f"{SCORES}.test_no_row_changes_the_vector_by_more_than_planned_and_some_by_as_much",
                ("replace_one", "")),
+    TheoremBug("the composition as an odometer", setting("skdpadmm.privacy._odometer.Spent.odometer_epsilon", lambda spent, delta: GaussianDP(spent.mu).epsilon(delta)),
+               f"{KINDS}.test_no_rule_to_stop_passes_an_odometer", (0.2, 0.4)),
+    TheoremBug("an odometer whose weights sum to eight", setting("skdpadmm.privacy._odometer._LOG_WEIGHTS", _odometer._LOG_WEIGHTS + math.log(8)),
+               f"{KINDS}.test_no_rule_to_stop_passes_an_odometer", (0.2, 0.4)),
+    TheoremBug("agents known by the name of their column", replaces(Ownership, "name_of")(lambda honest, owners, labels: getattr(labels, "name", labels) if isinstance(getattr(labels, "name", labels), str) else honest(owners, labels)),
+               f"{TOTALS}.test_guarantees_of_hospitals_and_of_cities_do_not_add_up", (Path,)),
+    TheoremBug("a raised limit that stays a filter", setting("skdpadmm.ledger._ledger._Limit.after", lambda new, old, has_fits: new._replace(filter_epsilon=new.epsilon, filter_delta=new.delta)),
+               f"{KINDS}.test_a_raised_limit_leaves_an_odometer_and_its_delta", (Path, (2.1, 1e-5))),
 ]
 # fmt: on

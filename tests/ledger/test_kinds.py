@@ -120,9 +120,10 @@ def test_a_limit_before_the_first_fit_is_a_filter(ledger, entry):
 
 
 @pytest.mark.parametrize("raised", [(2.1, DELTA), (2.0, 2 * DELTA)], ids=["epsilon", "delta"])
-def test_a_raised_limit_leaves_an_odometer_and_its_delta(ledger, entry, raised):
+def test_a_raised_limit_leaves_an_odometer_and_its_delta(tmp_path, raised):
+    ledger = PrivacyLedger(tmp_path / "study.db")
     ledger.limit(2.0, DELTA)
-    ledger.reserve(entry(GaussianDP(0.2)))
+    ledger.reserve(entry_of(GaussianDP(0.2)))
     ledger.limit(*raised)
     for again in range(2):
         assert ledger.total() == pytest.approx(odometer(0.2, raised[1]))
