@@ -93,7 +93,8 @@ class _Limit(NamedTuple):
             first = self.epsilon, self.delta
         elif first and (self.epsilon > first[0] or self.delta > first[1]):
             lost, first = lost + first[1], None
-        return _Limit(*self[:6], *(first or (None, None)), lost)
+        epsilon, delta = first or (None, None)
+        return self._replace(filter_epsilon=epsilon, filter_delta=delta, lost_delta=lost)
 
     @property
     def first(self) -> tuple[float, float] | None:
@@ -541,7 +542,8 @@ class PrivacyLedger:
     def _read_entries(connection: sqlite3.Connection) -> list[dict[str, Any]]:
         _read_fits(connection)
         rows = connection.execute(f"SELECT {_STORED} FROM entries ORDER BY id")
-        entries: list[dict[str, Any]] = [dict(zip(_STORED.split(", "), row)) for row in rows]
+        names = _STORED.split(", ")
+        entries: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in rows]
         claims = _claims_by_cost(connection)
         fits = dict.fromkeys((entry["cost"], entry["delta"]) for entry in entries)
         epsilons = {fit: claims[fit[0]][0].guarantee.epsilon(fit[1]) for fit in fits}
