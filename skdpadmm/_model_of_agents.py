@@ -93,8 +93,8 @@ class ModelOfAgents(PrivateLinearModel):
         """
         if isinstance(agents, str) and self.agent_column is None:
             raise ValueError(
-                f"Got agents={agents!r}, expected a label for each row. The name of a column"
-                " goes into the parameter agent_column."
+                "Got a text as agents, expected a label for each row. The name of a column goes"
+                " into the parameter agent_column."
             )
         with all_or_nothing(self):
             self._fit(X, y, agents)

@@ -6,12 +6,15 @@ The helpers may move with any release of scikit-learn. Works on 1.6.1 to 1.9.1; 
 
 from __future__ import annotations
 
+import dis
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
+from functools import partial, update_wrapper, wraps
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -24,11 +27,71 @@ from sklearn.utils._param_validation import HasMethods as HasMethods
 DOCUMENTATION = "https://skdpadmm.example/stable"
 
 
+_Door = TypeVar("_Door", bound=Callable[..., Any])
+# Methods that are handed rows.
+DOORS = set("fit partial_fit fit_transform transform inverse_transform join score".split())
+DOORS |= set("predict predict_proba predict_log_proba decision_function".split())
+DOORS |= {"local_model", "local_models"}
+# What scikit-learn and Python say of shapes, names and parameters, and what follows of values.
+_PUBLIC = re.compile(
+    r"Complex data not|Expected 2D array|Found (array|input)|Input [\w ]*contains (NaN|inf)"
+    r"|X has \d|The feature names|Sparse data was passed|This \w+ estimator requires"
+    r"|y should be a 1d array|Unknown label type: [\w-]+\. Maybe|The '\w+' parameter of [A-Z]"
+    r"|[\w.<>]+\(\) (missing|got an|takes)|This \w+ instance is not fitted"
+    r"|float\(\) argument must be a string or a real number, not"
+)
+_VALUES = re.compile(r"(?s)(?<=Complex data not supported).*|(?<=instead:)\narray=.*(?=\nReshape)")
+
+
+def _without_values(error: Exception) -> Exception:
+    """Return an error that shows no value of a row: ours, or one in public words."""
+    end: Any = error.__traceback__
+    while end.tb_next is not None:
+        end = end.tb_next
+    code, where = end.tb_frame.f_code, end.tb_frame.f_globals.get("__name__", "").split(".")[0]
+    is_ours = where == "skdpadmm" and code.co_code[end.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+    if is_ours or isinstance(error, MemoryError):
+        return error
+    if where in ("skdpadmm", "sklearn") and _PUBLIC.match(str(error)):
+        error.args = (_VALUES.sub("", str(error)),)
+        return error
+    plain = (k for k in type(error).__mro__ if k.__module__ == "builtins")
+    # Others than these cannot be made of a sentence.
+    kind: Any = next(k for k in plain if not issubclass(k, UnicodeError | ExceptionGroup))
+    shown: Exception = kind(
+        f"Got data that cannot be used: {type(error).__name__} in {code.co_name}, line"
+        f" {end.tb_lineno} of {code.co_filename}. Its message may show values of rows, and is left"
+        " out. Expected real numbers, and labels of one type."
+    )
+    return shown.with_traceback(error.__traceback__)
+
+
+def discreetly(door: Callable[..., Any], *args: Any, **known: Any) -> Any:
+    """Call a function of rows, whose errors show no value of a row, and no error before them."""
+    try:
+        return door(*args, **known)
+    except Exception as error:
+        problem = _without_values(error)
+        problem.__context__ = problem.__cause__ = None
+    raise problem
+
+
+def discreet(door: _Door) -> _Door:
+    """Return a function of rows whose errors show no value of a row."""
+    return wraps(door)(lambda *args, **known: discreetly(door, *args, **known))  # type: ignore[return-value]
+
+
 class LinkedEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator of dense or sparse rows; its diagram links to its page of the API reference."""
 
     _doc_link_module = "skdpadmm"
     _doc_link_template = DOCUMENTATION + "/generated/{estimator_module}.{estimator_name}.html"
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return an attribute; methods of rows are discreet, wherever they are inherited from."""
+        found = super().__getattribute__(name)
+        # A partial function can be pickled.
+        return update_wrapper(partial(discreetly, found), found) if name in DOORS else found
 
     @property
     def _parameter_constraints(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from skdpadmm._document import Block, Document
 from skdpadmm._numbers import require, require_count, require_positive
 from skdpadmm._pipelines import last_step
 from skdpadmm._row_scores import errors_of_rows, finite_or, pair_of_bounds
+from skdpadmm._sklearn import discreet
 from skdpadmm._statistics import STATISTICS, plan_statistics, run_statistics
 from skdpadmm.privacy import Neighboring, PrivacyReport
 from skdpadmm.protocol import Gate
@@ -120,6 +121,7 @@ class PrivateScores(Document):
         yield from self.privacy_._blocks()
 
 
+@discreet
 def private_score(
     model: Any,
     X: Any,

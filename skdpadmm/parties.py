@@ -40,6 +40,7 @@ from sklearn.base import clone, is_classifier
 from skdpadmm._chunks import Shard, Shards
 from skdpadmm._fitting import PendingFit, gates_by
 from skdpadmm._linear_model import Targets, class_labels
+from skdpadmm._sklearn import discreet
 from skdpadmm.engine import PlacedParts
 from skdpadmm.federated import FederatedModel
 from skdpadmm.ledger import LedgerEntry, PrivacyLedger
@@ -130,6 +131,7 @@ class Party:
     True
     """
 
+    @discreet
     def __init__(
         self,
         estimator: Any,
@@ -176,6 +178,7 @@ class Party:
         """What the party agrees to send."""
         return self._fit.planned.plan
 
+    @discreet
     def answer(
         self, run: str, *, digest: str, number: int, total: ArrayLike | None = None
     ) -> Array | None:

@@ -222,8 +222,7 @@ class PersonalizedModel(OwnModels):
         known = self.agent_labels_.tolist()
         if agent not in known:
             raise ValueError(
-                f"Got agent={agent!r}, expected a label of an agent in the fit, such as"
-                f" {known[:5]!r}."
+                f"Got an agent without rows in the fit, expected one such as {known[:5]!r}."
             )
         position = known.index(agent)
         coef, intercept = self._refit(position, *self._own_rows(agent, X, y))
@@ -255,7 +254,7 @@ class PersonalizedModel(OwnModels):
             owners = set(self._labels_of_rows(X, None).tolist())
             if owners != {agent}:
                 raise ValueError(
-                    f"Got rows of agents {list(owners)[:5]!r} for agent={agent!r}, expected its own"
+                    f"Got rows of other agents for agent={agent!r}, expected its own"
                     f" alone: those with {agent!r} in column {self.agent_column!r}."
                 )
         if is_classifier(self):

@@ -162,8 +162,8 @@ def positions_of_labels(
     unknown = [label for label in asked.labels.tolist() if label not in position]
     if unknown:
         raise ValueError(
-            f"Got {name} {unknown[:5]!r}, expected labels of agents that hold rows in the fit, such"
-            f" as {known[:5].tolist()}."
+            f"Got {name} that hold no rows in the fit, expected labels such as"
+            f" {known[:5].tolist()}."
         )
     places = np.array([position[label] for label in asked.labels.tolist()], dtype=np.intp)
     return places[asked.index]
@@ -175,11 +175,11 @@ def _ownership_of_objects(labels: list[Any], name: str) -> Ownership:
         unique = list(set(labels))
         _require_present(unique, name)
         unique.sort()
-    except TypeError as error:
+    except TypeError:
         raise TypeError(
-            f"Got {name} that cannot be sorted ({error}), expected labels of one type. "
+            f"Got {name} that cannot be sorted, expected labels of one type. "
             "Convert them, for example to strings."
-        ) from error
+        ) from None
     position = {label: i for i, label in enumerate(unique)}
     index = np.fromiter(map(position.__getitem__, labels), dtype=np.intp, count=len(labels))
     # Of the natural type, unless that would change a label.
@@ -193,7 +193,7 @@ def _require_present(labels: list[Any], name: str) -> None:
     missing = [label for label in labels if label is None or str(label == label) != "True"]
     if missing:
         raise ValueError(
-            f"Got {name} with a missing label ({missing[0]!r}), expected a label for every row. "
+            f"Got {name} with a missing label, expected a label for every row. "
             "Give rows without an owner a separate label."
         )
 

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from skdpadmm._chunks import is_collection
 from skdpadmm._document import Block, Document
 from skdpadmm._numbers import require, round_up
+from skdpadmm._sklearn import discreet
 from skdpadmm._statistics import STATISTICS, plan_statistics, run_statistics
 from skdpadmm.noise import GRID_CELL
 from skdpadmm.privacy import PrivacyReport
@@ -112,6 +113,7 @@ class PrivateBounds(Document):
         yield from self.privacy_._blocks()
 
 
+@discreet
 def private_bounds(
     X: Any,
     epsilon: float,

@@ -157,7 +157,7 @@ def runs_of(model: Any, X: Any, y: Any, fit: Any = None, **more: Any) -> Callabl
     have the attributes that the function was given.
     """
 
-    class Stopped(Exception):
+    class Stopped(BaseException):
         pass
 
     def stop(fit: Any, *facts: Any) -> Gate:

@@ -146,8 +146,12 @@ def test_a_refit_at_home_is_an_estimator_that_stores_and_says_nothing(estimator,
         (lambda: model.fit(X, y), TypeError, "local_model"),
         (lambda: clone(model).predict(west), NotFittedError, "not fitted"),
         (lambda: model.predict(west[["b", "a", "c", "town"]]), ValueError, "feature names"),
-        (lambda: estimator.local_model("west", rows, y), ValueError, "^Got rows of agents .*west"),
-        (lambda: estimator.local_model("south", rows, y), ValueError, "^Got agent='south', expec"),
+        (
+            lambda: estimator.local_model("west", rows, y),
+            ValueError,
+            "^Got rows of other agents .*west",
+        ),
+        (lambda: estimator.local_model("south", rows, y), ValueError, "^Got an agent without rows"),
         (lambda: estimator.local_model("west", west, y), ValueError, "inconsistent numbers"),
     ]:
         with pytest.raises(error, match=message):
