@@ -1,6 +1,8 @@
 """Iterations of the user's own: what they are, what they may see, and what plans know of them."""
 
 import dataclasses
+import gc
+import inspect
 import math
 from functools import partial
 
@@ -209,3 +211,35 @@ def test_a_map_that_fails_later_leaves_the_model_and_an_entry_of_the_ledger(tmp_
         model.fit(X, X[:, 0])
     assert not hasattr(model, "coef_")
     assert PrivacyLedger(ledger).total(1e-5, kind="fixed") == pytest.approx(1.0, rel=1e-3)
+
+
+def reachable(thing):
+    """All objects that one refers to, but modules and classes."""
+    seen, todo = {}, [thing]
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or inspect.ismodule(each) or inspect.isclass(each):
+            continue
+        seen[id(each)] = each
+        # The module of a function is no part of what it keeps.
+        todo += [
+            other
+            for other in gc.get_referents(each)
+            if other is not getattr(each, "__globals__", None)
+        ]
+    return list(seen.values())
+
+
+def test_what_maps_are_handed_holds_no_row():
+    X, kept = np.random.default_rng(0).uniform(-1, 1, (50, 3)), []
+
+    def update(state, gradient, k, prox):
+        kept.append(prox)
+        prox(state, 0.1)
+        return state - STEP * gradient
+
+    # A deep copy of a function is the function: the list is that of the fit.
+    DPAdmmRidge(algorithm=FixedPointIteration(update=update), max_iter=3).fit(X, X[:, 0])
+    arrays = [a for prox in kept for a in reachable(prox) if isinstance(a, np.ndarray)]
+    assert not any(len(X) in a.shape for a in arrays)
+    assert not any(np.shares_memory(a, X) for a in arrays)

@@ -7,9 +7,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import inspect
 import math
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +43,7 @@ from skdpadmm.algorithms._noise_left import Tail
 from skdpadmm.algorithms._preparations import median_norm, norm_counts, target_sums
 from skdpadmm.central import CentralModel
 from skdpadmm.engine import Engine
+from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.losses import SquaredLoss, TweedieLoss, clip_derivative
 from skdpadmm.model_selection._search import Trials
 from skdpadmm.network import Ownership
@@ -968,6 +972,87 @@ def bounds_of_targets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("skdpadmm.metrics.pair_of_bounds", ends)
 
 
+@replaces("skdpadmm.metrics", "_ratio")
+def samples_that_are_sure(ratio: Any, part: Any, rest: Any, *noise: Any) -> Any:
+    """Without the term of Agresti and Coull."""
+    share, noise_std, _ = ratio(part, rest, *noise)
+    return share, noise_std, share * (1 - share) / (part + rest)
+
+
+# Functions that are written otherwise.
+
+
+def rewritten(owner: Any, name: str, honest: str, changed: str) -> Plant:
+    """A method, or a function of a module, with another line."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        home = importlib.import_module(owner) if isinstance(owner, str) else owner
+        source = textwrap.dedent(inspect.getsource(getattr(home, name)))
+        assert honest in source
+        # With what its module imports.
+        known = dict(vars(inspect.getmodule(getattr(home, name))))
+        exec("from __future__ import annotations\n" + source.replace(honest, changed), known)
+        patch.setattr(home, name, known[name])
+
+    return plant
+
+
+COMPILED_LOOP = "skdpadmm.records._segments"
+
+
+def anew(plant: Plant) -> Plant:
+    """Compiled again, and forgotten afterwards."""
+
+    def fresh(patch: pytest.MonkeyPatch) -> None:
+        plant(patch)
+        segments = importlib.import_module(COMPILED_LOOP)
+        patch.setattr(segments, "_compiled", cache(segments._compiled.__wrapped__))
+
+    return fresh
+
+
+def fast_math(patch: pytest.MonkeyPatch) -> None:
+    numba = pytest.importorskip("numba")
+    njit = numba.njit
+    patch.setattr(numba, "njit", lambda **known: njit(**{**known, "fastmath": True}))
+
+
+def rows_that_maps_are_handed(patch: pytest.MonkeyPatch) -> None:
+    """Rows of the fit in what maps its steps to proximal operators."""
+    seen: list[Any] = []
+
+    @replaces(ClippedSum, "over")
+    def look(over: Any, self: Any, problem: Any) -> Any:
+        seen.append(problem.rows)
+        return over(self, problem)
+
+    look(patch)
+    patch.setattr(f"{ALGORITHMS}._fixed_point_iteration.Rows", lambda *_: seen[-1])
+
+
+@replaces(f"{ALGORITHMS}._messages", "noisy_sum")
+def increments_that_are_not_relaxed(noisy: Any, *args: Any, **known: Any) -> Any:
+    """Without the factor of 2 lambda, where lambda is .9."""
+    lower = tuple(each / 1.8 for each in known["sensitivities"])
+    return noisy(*args, **known | {"sensitivities": lower})
+
+
+@replaces(ClippedSum, "_losses")
+def euclidean_norm_of_scores(losses: Any, self: Any, problem: Any) -> Any:
+    """Under Laplace noise too."""
+    honest = losses(self, problem)
+    factor = math.sqrt(self.facts.loss.n_outputs) if self.law == "laplace" else 1.0
+    return dataclasses.replace(honest, bound=honest.bound * factor)
+
+
+def clip_times(factor: float, *names: str) -> Plant:
+    def wider(name: str) -> Plant:
+        module, _, clip = name.rpartition(".")
+        return replaces(module, clip)(lambda honest, x, limit: honest(x, factor * limit))
+
+    return all_of(*map(wider, names))
+
+
 PLANNED, FRESH = "noise_is_as_planned_and_fresh", "noise_is_as_planned_and_fresh"
 REPLAY, LINEAR = "replay_within_sensitivity", "linear_losses_attain_the_claim"
 TRACE, FUNCTION = "trace_is_the_plan", "model_is_a_function_of_the_released"
@@ -1054,6 +1139,16 @@ BUGS = [
         "gradient-admm-last gradient-admm-path-zero-out gradient-admm-sampling"
         " gradient-admm-stopping gradient-admm-stream",
         knobs={"clip_norm": 0.1}),
+    Bug("increments whose relaxation nobody counts", increments_that_are_not_relaxed, REPLAY,
+        "federated-increments-relaxed", knobs={"clip_norm": 0.01}),
+    Bug("increments whose relaxation nobody counts, of linear losses", increments_that_are_not_relaxed,
+        LINEAR, "federated-increments-relaxed"),
+    Bug("several scores in the Euclidean norm under Laplace noise", euclidean_norm_of_scores, LINEAR,
+        "personal-three-classes"),
+    Bug("a clip of 1.01 C in a stream",
+        clip_times(1.01, f"{ALGORITHMS}._gradient_admm_steps.clip_slope",
+                   f"{ALGORITHMS}._gradient_admm_steps.clip_derivative"), LINEAR,
+        "gradient-admm-stream"),
     Bug("batches divided by their size", batches_divided_by_their_size, LINEAR, "gradient-batches"),
     Bug("rows sampled in place of persons", rows_sampled_in_place_of_persons, LINEAR,
         "gradient-batches-persons-zero-out"),
@@ -1373,6 +1468,23 @@ CORRELATED = "tests.divergence.test_correlated_noise"
 
 # fmt: off
 THEOREM_BUGS = [
+    TheoremBug("rows that maps are handed", rows_that_maps_are_handed,
+               "tests.algorithms.test_fixed_point_iteration.test_what_maps_are_handed_holds_no_row"),
+    *(TheoremBug(f"slopes that are no numbers, {how}", anew(plant),
+                 "tests.records.test_rows.test_compiled_sums_count_no_slope_that_is_no_number",
+                 (SquaredLoss(),))
+      for how, plant in (("unchecked", rewritten(COMPILED_LOOP, "_loop", " if np.isfinite(s) else 0.0", "")),
+                         ("by fast mathematics", fast_math))),
+    TheoremBug("sums of steps that are not rounded", setting(f"{ALGORITHMS}._dual_averaging.rounding_factor", lambda **_: 1.0),
+               f"{CORRELATED}.test_the_plan_counts_the_rounding_of_sums_of_steps"),
+    TheoremBug("a clip of 1.01 C in noise that cancels", clip_times(1.01, f"{SUMS}.clip_derivative"),
+               f"{CORRELATED}.test_the_first_of_many_records_attains_the_claim_but_for_later_steps_and_its_second_moment"),
+    TheoremBug("ranges cut twice", rewritten("skdpadmm.preprocessing._bounds", "_range", " - max(n_rows - total, 0.0)", ""),
+               f"{BOUNDS}.test_a_range_is_not_cut_for_rows_that_noise_has_cut"),
+    TheoremBug("few rows that are sure", samples_that_are_sure,
+               f"{SCORES}.test_twenty_right_answers_are_no_certainty"),
+    TheoremBug("a ledger that is not synced", rewritten(PrivacyLedger, "_transaction", "= EXTRA", "= OFF"),
+               "tests.ledger.test_ledger.test_what_is_counted_survives_a_power_cut", (Path, pytest.MonkeyPatch)),
     TheoremBug("a count before its reservation", a_count_before_its_reservation,
                "tests.interface.test_private_number.test_the_ledger_has_the_whole_cost_before_the_count_and_a_refusal_costs_no_data",
                (Path,)),

@@ -524,6 +524,8 @@ ROWS = [
         {"message": "increment"}, target="three", params={"adversary": "model",
         "participation": 0.5, "privacy_unit": "agent", "neighboring": "zero_out"}, reaches=0.3,
         composes=False, is_slow=True),
+    Row("federated-increments-relaxed", "DPFedRidge", "FederatedADMM",
+        {"message": "increment", "relaxation": 0.9}, reaches=0.05, free=None),
     Row("federated-fixed-sample", "DPFedElasticNet", "FederatedADMM", {"message": "increment",
         "sampling": "fixed"}, params={"alpha": 0.01, "adversary": "server", "participation": 0.5,
         "max_iter": 8}, composes=False),

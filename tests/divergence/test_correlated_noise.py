@@ -1,6 +1,7 @@
 """Theorems about noise that cancels: what releases tell of a record, and of copies of a stream."""
 
 import copy
+import dataclasses
 import io
 import math
 import os
@@ -17,12 +18,13 @@ from sklearn.base import clone
 
 from skdpadmm import DPAdmmLasso, DPAdmmLogisticRegression, DPAdmmRidge, _streaming
 from skdpadmm._fitting import gates_by
-from skdpadmm.algorithms import DualAveraging
+from skdpadmm.algorithms import ClippedSum, DualAveraging
 from skdpadmm.algorithms import _dual_averaging as dual_averaging
 from skdpadmm.algorithms._dual_averaging import ExponentialSum, square_root
 from skdpadmm.algorithms._preparations import SECOND_MOMENT
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Gate
+from skdpadmm.records import rounding_factor
 from tests.contract.harness import record, replay
 from tests.contract.registry import BY_ID
 
@@ -423,3 +425,16 @@ def test_a_forked_process_has_no_sums_whatever_its_number():
     if (child := os.fork()) == 0:
         os._exit(len(_streaming._HIDDEN))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_plan_counts_the_rounding_of_sums_of_steps():
+    """A step may add up many records, each addition with an error of its own."""
+    plan = BY_ID["dual-averaging"].plan()
+    facts, (*_, sums) = plan.facts, plan.releases
+    rounding = rounding_factor(n_samples=dual_averaging.LARGEST_STEP, coordinates=facts.coordinates)
+    least = ClippedSum(dataclasses.replace(facts, rounding=rounding)).sensitivity
+    assert least > ClippedSum(facts).sensitivity
+    of_buffers = dual_averaging.NOISE.rounding(
+        1.001 * dual_averaging.LARGEST_STEP, dual_averaging.LONGEST_STAGE
+    )
+    assert sums.sensitivities[0] - of_buffers >= least * dual_averaging.NOISE.norm()

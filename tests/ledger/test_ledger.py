@@ -5,6 +5,7 @@ import math
 import pickle
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -34,6 +35,7 @@ from skdpadmm.privacy import (
     round_up,
 )
 from skdpadmm.privacy.claims import ASSUMED, KINDS
+from tests.ledger.conftest import entry_of
 from tests.test_guides import blocks
 
 WHOLE = gaussian_mu(1.0, 1e-6)
@@ -449,3 +451,19 @@ def test_the_guide_says_what_its_code_gives(tmp_path, monkeypatch, capsys):
         assert said[asked].startswith(f"{eval(asked, names):.3f}:")
     command, *expected = blocks("ledger", "console")[0].splitlines()
     assert printed(capsys, *command.split("skdpadmm.ledger ")[1].split())[2:7] == expected
+
+
+def test_what_is_counted_survives_a_power_cut(tmp_path, monkeypatch):
+    asked = []
+
+    class Listening(sqlite3.Connection):
+        def execute(self, statement, *values):
+            asked.append(statement)
+            return super().execute(statement, *values)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Listening))
+    PrivacyLedger(tmp_path / "study.db").reserve(entry_of(GaussianDP(0.1)))
+    # The file and its directory are synced.
+    begun = [i for i, statement in enumerate(asked) if statement.startswith("BEGIN")]
+    assert begun
+    assert all(asked[i - 1] == "PRAGMA synchronous = EXTRA" for i in begun)

@@ -363,3 +363,15 @@ def test_compiled_sums_equal_those_of_arrays(loss, dtype, n_agents, p, monkeypat
         found = segments.compiled_sums(prepared, loss, target, bound, rows.weight * counts)
         expected = segments.sums(prepared, slopes_of)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()])
+def test_compiled_sums_count_no_slope_that_is_no_number(loss):
+    pytest.importorskip("numba")
+    facts = {"n_features": 2, "fit_intercept": False, "has_target_scale": False}
+    rows = Rows(np.ones((70, 2)), declared_coordinates(feature_bounds=(-1.0, 1.0), **facts))
+    segments = Segments(rows=rows, owner=np.zeros(70, dtype=np.int32))
+    # Scores of inf - inf.
+    prepared = np.array([[[np.inf, -np.inf]]]), np.zeros((1, 1))
+    found = segments.compiled_sums(prepared, loss, np.ones(70), np.ones(70), rows.weight)
+    np.testing.assert_array_equal(found, 0.0)

@@ -322,7 +322,7 @@ def test_scores_of_a_ridge_take_its_own_bounds():
         (Chances(), {"scores": ["roc_auc"]}, "AUC is a mean over pairs"),
         (Chances(), {"scores": []}, r"^Got scores=\[\], expected some of"),
         (Chances(), {"scores": "accuracy"}, "^Got scores='accuracy', expected some of"),
-        (Numbers(), {"scores": ["accuracy"]}, r"expected some of \['r2'"),
+        (Numbers(), {"scores": ["balanced_accuracy"]}, r"expected some of \['r2'"),
         (Numbers(), {}, "^Got target_bounds=None, expected two finite numbers"),
         (Numbers(), {"target_bounds": (1, 0)}, r"^Got target_bounds=\(1, 0\)"),
         (Chances(), {"log_loss_bound": math.inf}, "^Got log_loss_bound=inf"),
@@ -347,3 +347,12 @@ def test_a_model_without_probabilities_has_no_log_loss():
     found = private_score(LinearSVC().fit(X, y), X, y, 1.0)
     assert list(found.scores) == ["accuracy", "balanced_accuracy"]
     assert found.calibration is None
+
+
+def test_twenty_right_answers_are_no_certainty():
+    model, chances = Chances("ab"), np.resize([[0.9, 0.1], [0.1, 0.9]], (20, 2))
+    options = {"epsilon": 1e4, "delta": 1e-5, "random_state": 0, "scores": ["accuracy"]}
+    score = private_score(model, chances, np.resize(["a", "b"], 20), **options).scores
+    assert score["balanced_accuracy"].estimate > 0.99
+    # Of 20 rows, .05 ** (1 / 20) = .86 is a share with which all are right that often.
+    assert score["balanced_accuracy"].lower < 0.9
