@@ -13,8 +13,8 @@ from sklearn.dummy import DummyRegressor
 from skdpadmm import DPAdmmRidge
 from skdpadmm.ledger import PrivacyLedger
 from skdpadmm.metrics import private_score
-from skdpadmm.preprocessing import PublicTableTransformer, private_bounds
-from skdpadmm.preprocessing._bounds import _counts, _range
+from skdpadmm.preprocessing import PublicTableTransformer, _bounds, private_bounds
+from skdpadmm.preprocessing._bounds import _counts
 from skdpadmm.privacy import compose, gaussian_mu
 from tests.contract.harness import SilentGate, gates_by
 from tests.releases.conftest import RELATIONS, largest_change, passed
@@ -318,7 +318,7 @@ def test_a_range_is_not_cut_for_rows_that_noise_has_cut():
     # Rows that few bins share, below what stands out of noise.
     values = np.concatenate([rng.uniform(1.0, 2.0, 9600), 2.0 ** np.linspace(3, 30, 400)])
     counts = _counts(values)
-    (low, high), share = _range(counts, 5.0, len(values), 0.95, 1)
+    (low, high), share = _bounds._range(counts, 5.0, len(values), 0.95, 1)
     assert high < 8
     assert ((values >= low) & (values <= high)).mean() >= 0.945
     assert share >= 0.945

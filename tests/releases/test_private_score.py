@@ -351,7 +351,7 @@ def test_a_model_without_probabilities_has_no_log_loss():
 
 def test_twenty_right_answers_are_no_certainty():
     model, chances = Chances("ab"), np.resize([[0.9, 0.1], [0.1, 0.9]], (20, 2))
-    options = {"epsilon": 1e4, "delta": 1e-5, "random_state": 0, "scores": ["accuracy"]}
+    options = {"epsilon": 1e4, "delta": 1e-5, "random_state": 0}
     score = private_score(model, chances, np.resize(["a", "b"], 20), **options).scores
     assert score["balanced_accuracy"].estimate > 0.99
     # Of 20 rows, .05 ** (1 / 20) = .86 is a share with which all are right that often.
