@@ -36,7 +36,7 @@ _IN_PERCENT = ("accuracy", "balanced_accuracy")
 _ANSWERS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
 # Estimators there are named as those of scikit-learn for the same model, after a prefix.
 _COUNTERPARTS = ("skdpadmm.central", "skdpadmm.federated")
-_NOTE = "No guarantee covers this picture: {} seeds are known, and one line has no privacy."
+_NOTE = "This picture is not private: {} seeds are known and one line has no noise."
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -218,9 +218,7 @@ class PrivacyUtilityDisplay(Display):
             if (score - non_private.mean()) * factor > 0:
                 public_name = type(last_step(counterpart)).__name__
                 non_private, non_private_name = np.array([score]), f"scikit-learn's {public_name}"
-        about = (
-            "its scores are of private rows," if X_test is None else "public as its test rows are,"
-        )
+        about = "its scores are of private rows," if X_test is None else "the"
         display = cls(
             epsilons=budgets,
             scores=scores[1:],

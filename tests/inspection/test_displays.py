@@ -203,7 +203,7 @@ def test_curves_share_axes_and_the_note_that_no_guarantee_covers_them(public):
     assert (first.note_.get_rotation(), first.note_.get_fontsize()) == (0.0, 9.0)
     own = {**given, "epsilons": [0.5], "ax": first.ax_, "plot_baselines": False, "name": "held"}
     second = utility(ridge(alpha=1.0), **own)
-    assert "No guarantee" in note
+    assert "This picture is not private" in note
     assert ("private rows" in note) is not public
     assert (second.ax_, second.baselines_, second.note_) == (first.ax_, [], first.note_)
     assert [tick.get_text() for tick in first.ax_.get_xticklabels()] == ["0.5", "1", "10"]

@@ -221,3 +221,44 @@ def test_the_remainder_of_random_admm_can_be_negative_under_its_condition():
     total = residuals.sum()
     remainder = -zeta * total**2 + 2 * total * ((above + zeta / 2) @ residuals)
     assert remainder == pytest.approx(-0.08)
+
+
+def shared_descent_loss(n_agents, n_rounds, step):
+    """Squared mu over that of the thesis' Theorem 2.1.1, with gradients at hidden models.
+
+    One loss is quadratic. Far from 0 its state changes sign in every round, and so does what a
+    neighbour adds, D |x|. Of sums that hold the noise of all the observer knows the public mean.
+    """
+    # In alternating signs the hidden state is ``e_k = step e_{k-1} + noise + shift``.
+    paths = np.tril(float(step) ** np.subtract.outer(np.arange(n_rounds), np.arange(n_rounds)))
+    mean, covariance = paths.sum(axis=1), paths @ paths.T + (n_agents - 1) * np.eye(n_rounds)
+    return mean @ np.linalg.solve(covariance, mean) * n_agents / n_rounds
+
+
+@pytest.mark.parametrize(
+    ("n_agents", "n_rounds", "step", "expected"),
+    [(2, 2, 1, 1.4), (10, 100, 1, 9.75), (100, 100, 1, 90.54), (100, 100, 0.9, 45.74),
+     (100, 100, 0.7, 9.74), (100, 100, 0.5, 3.82), (100, 100, 0.3, 2.0)],
+)  # fmt: skip
+def test_shared_descent_at_hidden_models_loses_its_gain(n_agents, n_rounds, step, expected):
+    assert shared_descent_loss(n_agents, n_rounds, step) == pytest.approx(expected, abs=0.005)
+
+
+def test_the_loss_of_shared_descent_is_that_of_its_rounds():
+    """The scheme as printed, agent by agent, for every vector of noise."""
+    n_agents, n_rounds, step = 3, 4, 0.8
+
+    # The public mean is known to the observer, and adds a known constant to every state.
+    def observed(noise, neighbour):
+        state, seen = 1e6, []
+        for drawn in noise:
+            state = -step * state - neighbour * np.sign(state) + drawn[0]
+            seen.append(state + drawn[1:].sum())
+        return np.array(seen)
+
+    zero = np.zeros((n_rounds, n_agents))
+    units = np.eye(n_rounds * n_agents).reshape(-1, n_rounds, n_agents)
+    linear = np.array([observed(unit, 0.0) - observed(zero, 0.0) for unit in units])
+    moved = observed(zero, 1.0) - observed(zero, 0.0)
+    found = moved @ np.linalg.solve(linear.T @ linear, moved) * n_agents / n_rounds
+    assert found == pytest.approx(shared_descent_loss(n_agents, n_rounds, step), rel=1e-6)
