@@ -205,7 +205,7 @@ class DPFedElasticNet(FederatedModel, PrivateLinearRegressor):
     >>> model = DPFedElasticNet(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 0.98, -1.96,  0.  ])
+    array([ 0.98, -1.98,  0.  ])
     """
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
@@ -340,7 +340,7 @@ class DPFedLasso(FederatedModel, PrivateLinearRegressor):
     >>> model = DPFedLasso(alpha=0.01, feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 0.96, -1.97,  0.  ])
+    array([ 0.98, -1.98,  0.  ])
     """
 
     alpha: float = parameter(1.0, NON_NEGATIVE)
@@ -620,7 +620,7 @@ class DPFedRidge(FederatedModel, PrivateLinearRegressor):
     >>> model = DPFedRidge(feature_bounds=(-1, 1), target_bounds=(-4, 4),
     ...     random_state=0)
     >>> model.fit(X, y, agents=hospitals).coef_.round(2)
-    array([ 1.  , -1.99, -0.  ])
+    array([ 1.  , -2.  ,  0.04])
     >>> {name: round(model.privacy_.epsilon(name), 2) for name in ("server", "sums", "model")}
     {'server': 1.0, 'sums': 1.0, 'model': 0.85}
     """

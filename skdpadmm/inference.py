@@ -71,8 +71,8 @@ class CoefficientInference(Document):
     >>> model = DPAdmmRidge(epsilon=3.0, feature_bounds=(-1, 1), target_bounds=(-5, 5),
     ...     intervals=True, random_state=0)
     >>> model.fit(X, y).inference_.interval(0.95)[:2].round(2)
-    array([[ 0.96,  1.01],
-           [-2.03, -1.97]])
+    array([[ 0.98,  1.02],
+           [-2.04, -1.98]])
     """
 
     names: tuple[str, ...]
@@ -203,8 +203,8 @@ def summary(model: Any, *, exponentiate: bool | None = None) -> CoefficientInfer
     >>> summary(make_pipeline(schema, model).fit(table, y)).to_frame().round(2)
                                   unit  odds ratio  lower  upper
     age                          per 1        1.05   1.05   1.05
-    smoker                  where true        2.03   1.86   2.21
-    intercept  where all columns are 0        0.09   0.08   0.10
+    smoker                  where true        2.05   1.88   2.23
+    intercept  where all columns are 0        0.08   0.07   0.09
     """
     *steps, last = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     check_is_fitted(last)

@@ -215,7 +215,7 @@ def private_score(
     >>> scores = private_score(model, X[5000:], y[5000:], 1.0, random_state=0).scores
     >>> score = scores["accuracy"]
     >>> f"{score.estimate:.3f}, {score.lower:.3f} to {score.upper:.3f}"
-    '0.799, 0.787 to 0.810'
+    '0.800, 0.788 to 0.811'
     """
     require(0 < level < 1, "level", level, "a float in (0, 1), such as 0.95")
     require_count(n_bins, "n_bins")

@@ -671,7 +671,7 @@ class DPPersonalizedClassifier(PersonalizedModel, ChosenClassification):
     ...     classes=["less", "more"], feature_bounds=(-1, 1), random_state=0,
     ... )
     >>> round(model.fit(X, y, agents=towns).score(X, y, agents=towns), 2)
-    1.0
+    0.99
     >>> at_home = model.local_model("west", X[towns == "west"], y[towns == "west"])
     >>> at_home.predict([[0.5, 0.0]]).tolist()
     ['less']
@@ -826,7 +826,7 @@ class DPPersonalizedRegressor(PersonalizedModel, ChosenRegression):
     ...     feature_bounds=(-1, 1), target_bounds=(-2, 2), random_state=0,
     ... )
     >>> model.fit(X, y, agents=towns).coef_per_agent_[:, 0].round(1)
-    array([ 1. ,  1.2, -1. ])
+    array([ 1. ,  1.2, -0.9])
     >>> model.predict(X[:2], agents=["east", "west"]).shape
     (2,)
     """

@@ -354,6 +354,9 @@ class FederatedADMM(_Consensus, SharesMessages):
         # The steps of a curator whose mean has as much noise.
         noise = sums.noise_std / float(rounds.expected_shares(facts.agents)[0])
         mu = math.hypot(*sensitivities) / noise if budget.is_private else math.inf
+        if self.message == "increment":
+            # Every model has the noise of all rounds before it.
+            mu /= rounds.n_rounds
         step_size, clip_norm = default_steps(facts, mu)
         # Messages of agents are shorter than those of records: a wider clip and a shorter step.
         factor = agent_clip_factor(facts) if budget.is_private else 1.0

@@ -38,8 +38,14 @@ CONDITIONING_SHARE = 0.2
 # Clip bound of a logistic loss in conditioned coordinates, over the root of the signal for each
 # parameter: it opens as signal grows, so that fits approach the optimum. .04 to .09 are alike.
 OPENING = 0.06
+LEAST_OPEN_CLIP = 4.0
 # The number of steps, by default, that the rule for classifiers was fitted with.
 USUAL_STEPS = 100
+# Rows are cut for the second moment until the spectrum of its noise ends at twice this, times the
+# root of the number of parameters: what signal is left beyond that goes into a larger cut.
+OPEN_EDGE = 0.012
+# Default steps times the bound of the curvature. Proximal gradient steps converge below 2.
+LONGEST_STEP = 1.9
 
 
 def typical_row(facts: Facts) -> float:
@@ -66,15 +72,30 @@ def centering_share(facts: Facts, noise_std: float) -> float:
     return min(max(7 * noise_std, 0.003), 0.2) if is_seen else 0.0
 
 
-def conditioning_choices(facts: Facts) -> dict[str, float]:
-    """The choices of `plan_conditioning`.
+def opened_cut(facts: Facts, edge: float) -> float:
+    """Norm that rows are scaled down to for a second moment whose noise has that edge.
 
-    Rows are cut a little below their typical norm: a smaller bound means less noise, and only the
-    shape of the second moment matters. A third of the end of the noise's spectrum is the floor.
+    A smaller bound means less noise, and only the shape of the second moment matters. But rows that
+    are longer than the cut have a larger second moment than the one that is released, so the cut
+    opens as the noise falls, up to the bound of all rows.
+    """
+    opened = math.sqrt(OPEN_EDGE * math.sqrt(facts.n_parameters) / edge) if edge else math.inf
+    return min(max(least_cut(facts), opened), facts.row_norm)
+
+
+def least_cut(facts: Facts) -> float:
+    """Norm that rows are cut at where signal is short, a little below their typical one."""
+    return typical_row(facts) * 5 / 6
+
+
+def conditioning_choices(facts: Facts, edge: float) -> dict[str, float]:
+    """The choices of `plan_conditioning`, for noise that has that edge in squared norm bounds.
+
+    A third of the end of the noise's spectrum is the floor of eigenvalues.
     Classifiers care less for a direction that all rows share, such as their mean: what counts for
     them is noise beside the rest, so the floor follows the spread, and the clip opens up.
     """
-    choices = {"row_norm": typical_row(facts) * 5 / 6, "floor": 0.7}
+    choices = {"row_norm": opened_cut(facts, edge), "floor": 0.7}
     if is_regression(facts):
         return choices | {"floor_power": 0.0, "clip_power": 0.0, "resolution": 1.0}
     clip_power = -0.3 if facts.loss.n_outputs == 1 else 0.0
@@ -122,21 +143,38 @@ def _steps(facts: Facts, mu: float) -> tuple[float, float]:
         return _regression_steps(facts, signal)
     if facts.conditioning is None:
         return _plain_classification_steps(facts, signal)
-    opening = OPENING * math.sqrt(signal / (facts.n_parameters * facts.loss.n_outputs))
+    opening = opened_clip(facts, signal)
     travel = max(1.1 * math.sqrt(signal), 4.0)
     if isinstance(facts.loss, losses.MultinomialLoss | losses.OneVsRestHinge):
         # Where signal is plenty for each of the many parameters, there is no need to stop early.
-        travel = max(0.45 * math.sqrt(signal) * max(1.0, opening / 0.12), 2.0)
-    if isinstance(facts.loss, losses.SmoothedHinge | losses.OneVsRestHinge):
-        # A margin of 1 is enough, where a logistic loss goes on to ask for more.
-        step_size = 1.0 / facts.loss.smoothness
-        return step_size, max(min(travel / (step_size * facts.max_iter), 1.0), opening)
-    if isinstance(facts.loss, losses.LogisticLoss):
-        travel = opening * USUAL_STEPS
+        travel = max(0.45 * math.sqrt(signal) * max(1.0, opening / 0.1), 2.0)
     # A path of more steps has shorter ones, so that its clip opens all the same.
     part = min(1.0, USUAL_STEPS / facts.max_iter)
-    unit = derivative_unit(facts.loss)
-    return 4.0 / unit * part, unit * travel / (part * facts.max_iter)
+    step_size = min(part / finite_smoothness(facts.loss), longest_step(facts))
+    if isinstance(facts.loss, losses.LogisticLoss):
+        return step_size, opening
+    # Beyond that next to no gradient is clipped.
+    widest = max(LEAST_OPEN_CLIP, opening)
+    clip_norm = min(4.0 * travel / (step_size * facts.max_iter), widest)
+    if isinstance(facts.loss, losses.SmoothedHinge | losses.OneVsRestHinge):
+        # A margin of 1 is enough, where a logistic loss goes on to ask for more.
+        clip_norm = max(min(clip_norm / 4.0, 1.0), opening)
+    return step_size, clip_norm
+
+
+def opened_clip(facts: Facts, signal: float) -> float:
+    """Clip bound of a loss of classes that opens with the signal for each parameter."""
+    return OPENING * math.sqrt(signal / (facts.n_parameters * facts.loss.n_outputs))
+
+
+def longest_step(facts: Facts) -> float:
+    """The longest default step in a basis, with which proximal gradient steps still converge.
+
+    The curvature of rates is bounded by the largest one, which is far from those of records: theirs
+    is taken to be one, that of their mean.
+    """
+    curvature = finite_smoothness(facts.loss) if facts.loss.has_log_link else 1.0
+    return LONGEST_STEP * curvature * stable_step(facts) / facts.spread
 
 
 def derivative_unit(loss: losses.Loss) -> float:
@@ -211,13 +249,14 @@ def _regression_steps(facts: Facts, signal: float) -> tuple[float, float]:
         # Without a released unit, rates are taken to vary as much as their mean.
         of_rates = 1.0 if facts.centering is not None else 1.0 / RESIDUAL
         clip = of_rates if facts.loss.has_log_link else facts.loss.lipschitz
-        if facts.conditioning is not None:
-            return min(signal / 110, 9.0) / facts.max_iter, clip * unit
-    elif facts.conditioning is not None:
-        clip = min(signal / 300, 0.5)
-        return min(signal / 18, 4.5) / (facts.max_iter * clip), clip * unit
+        travel = min(signal / 110, 9.0)
     else:
-        clip = min(signal / 500, 0.5)
+        clip = min(signal / (500 if facts.conditioning is None else 300), 0.5)
+        travel = min(signal / 18, 4.5) / clip
+    if facts.conditioning is not None:
+        # A basis of rows that are cut less has shorter rows, which take longer steps.
+        step_size = travel * (facts.conditioning.row_norm / least_cut(facts)) ** 2 / facts.max_iter
+        return min(step_size, longest_step(facts)), clip * unit
     norm = typical_row(facts)
     # Exact proximal steps bear any size, but sparse answers take long to come off zero again.
     step_size = min(0.3 * signal / (clip * norm**2), 60.0) / facts.max_iter
@@ -241,7 +280,7 @@ def _plain_classification_steps(facts: Facts, signal: float) -> tuple[float, flo
     """Where rows are not conditioned; separable directions keep growing, so travel is longer."""
     unit = derivative_unit(facts.loss)
     curvature = finite_smoothness(facts.loss) / unit * facts.row_norm**2
-    clip = min(max(0.02 * math.sqrt(signal), 0.03), 0.3)
+    clip = max(min(max(0.02 * math.sqrt(signal), 0.03), 0.3), opened_clip(facts, signal))
     travel = max(20.0, min(1.5 * signal, 200.0 * clip * curvature))
     if has_row_norm(facts):
         # Such rows reach their bound and others a part of theirs: steps are as long for both.
@@ -270,11 +309,18 @@ def default_descent(
 
 
 def stable_step(facts: Facts) -> float:
-    """A gradient step that is stable for every data set, where rows are not conditioned.
+    """One over a bound of the curvature of the mean loss that holds for every data set.
 
-    Of weighted records for those whose mean weight is at most the usual one.
+    Without a basis that is the smoothness times the squared bound of rows. A second moment of rows
+    ``a`` that are cut at R is at least ``(R / |a|)^2`` times that of whole rows, and the identity
+    in its own basis, so there the bound of rows counts in units of R. Noise in what is released
+    comes on top of that: where floors of eigenvalues are below it, up to the ratio of the two.
+    Of weighted records it is a bound for those whose mean weight is at most the usual one.
     """
-    return facts.spread / (finite_smoothness(facts.loss) * facts.row_norm**2)
+    longest = facts.row_norm
+    if facts.conditioning is not None:
+        longest /= facts.conditioning.row_norm
+    return facts.spread / (finite_smoothness(facts.loss) * longest**2)
 
 
 def default_stochastic_descent(facts: Facts, mu: float, n_steps: int) -> tuple[float, float]:

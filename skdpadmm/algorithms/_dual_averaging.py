@@ -33,6 +33,7 @@ from skdpadmm.algorithms._preparations import (
     LARGEST_MATRIX,
     SECOND_MOMENT,
     basis_from_release,
+    conditioning_by,
     packed,
     plan_conditioning,
     second_moment,
@@ -56,20 +57,29 @@ GRADIENTS = "sums of gradients"
 # Memory of the noise: so many steps, and exponentials.
 MEMORY, N_BUFFERS = 512, 6
 # A step takes this part of the records so far, up to that many.
-PART_OF_RECORDS, LARGEST_STEP = 64, 64
+PART_OF_RECORDS, LARGEST_STEP = 24, 256
 # The first stage ends when its second moment stands out of noise this far, each later one when
 # there are that many times as many records, and no stage is longer.
-FIRST_STAGE, GROWTH, LONGEST_STAGE = 3.0, 4.0, 2**20
+FIRST_STAGE, GROWTH, LONGEST_STAGE = 3.0, 8.0, 2**20
 LEAST_FIRST_STAGE, PLAIN_FIRST_STAGE = 32, 1024
 # Share of the squared budget for the second moments.
 CONDITIONING_SHARE = 0.15
 # Standard deviation that noise gives to the score of a typical row in one iterate, in targets of
 # [-1, 1] and, for classes, over the smoothness of the loss. The average over iterates has less.
-SCORE_NOISE, CLASS_SCORE_NOISE = 0.1, 0.3
-# Clip bounds: in regression over that of stored records, which opens up from stage to stage.
-REGRESSION_CLIP, CLASS_CLIP = 0.25, 0.4
-# The average of the iterates weighs later ones more, by this power of the records.
-AVERAGING_POWER = 4
+# Where the signal for each parameter is above the first, both fall by powers of it: a loss of
+# classes at noisy iterates has its minimum elsewhere.
+SCORE_NOISE, CLASS_SCORE_NOISE = 0.09, 0.3
+CALM_SIGNAL, REGRESSION_CALM, CLASS_CALM = 10.0, 0.2, 0.4
+# Clip bounds open up from stage to stage, by the root of the signal for each parameter, until next
+# to no record is clipped: of classes, and in regression over that of stored records.
+LEAST_CLIP, CLASS_OPENING, REGRESSION_OPENING, LARGEST_CLIP = 0.25, 0.06, 0.025, 4.0
+# A step times a bound of the curvature of a typical record, and of the mean of many. Steps are up
+# to ten times shorter above the third, a signal for each parameter: where there is next to no other
+# noise, iterates have that of single records.
+RECORD_STEP, LONGEST_STEP, SETTLED_SIGNAL = 0.2, 0.5, 1000.0
+# The average of the iterates weighs later ones more, by this power of the records: it falls to the
+# second where steps are short, since the average has the noise of the records that it is of.
+AVERAGING_POWER, SETTLED_POWER = 4.0, 1.5
 
 
 @dataclass(frozen=True)
@@ -140,9 +150,6 @@ class StreamState:
     pending: Array
     # The weighted average of all iterates, in public coordinates.
     mean: Array
-    # The sum of the released second moments; how many there are, and of how many records.
-    moment: Array
-    counts: tuple[int, int] = (0, 0)
     basis: Basis | None = None
 
 
@@ -157,6 +164,9 @@ class Stage(NamedTuple):
     clip_norm: float
     step_size: float
     largest_step: int
+    # Rows are cut at it for the second moment.
+    row_cut: float
+    averaging_power: float
     # For what is public of them: coordinates and the basis.
     rows: Rows
 
@@ -183,17 +193,17 @@ class DualAveraging(Algorithm):
 
     Stages end at public numbers of records. At the end of each, the second moment of its rows is
     released: the next stage works in the basis in which that of all rows is near the identity,
-    from the average so far.
+    from the average so far. Rows are cut for it at a norm that opens up to the declared one.
 
     Parameters
     ----------
     step_size : float or "auto", default="auto"
-        Eta, in [1e-100, 1e100]. "auto" follows from the scale of the noise, so that
-        the scores of an iterate stay meaningful.
+        Eta, in [1e-100, 1e100]. "auto" follows from the scale of the noise, so that the scores
+        of an iterate stay meaningful, and from a public bound of the curvature.
     clip_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a record's gradient, in units of the typical norm of a row in
-        the basis of the stage, in [1e-100, 1e100]. "auto" is .4 for classes,
-        and opens up from stage to stage in regression.
+        the basis of the stage, in [1e-100, 1e100]. "auto" opens up from stage to stage,
+        with the root of the number of records.
     horizon : int, default=10000
         How many records are expected, for penalties that are spread over the records, as that of
         ridge regression. Neither the guarantee nor a step depends on it.
@@ -275,12 +285,12 @@ class DualAveraging(Algorithm):
         mu, of_step = facts.remaining_mu(budget), adding(LARGEST_STEP)
         moments: tuple[Release, ...] = ()
         if facts.n_parameters <= LARGEST_MATRIX:
-            choices, share = defaults.conditioning_choices(facts), CONDITIONING_SHARE
-            of_stage, mu_of_moments = adding(LONGEST_STAGE), mu * math.sqrt(share)
+            share, of_stage = CONDITIONING_SHARE, adding(LONGEST_STAGE)
+            mu_of_moments = mu * math.sqrt(share)
             # Matrices of steps are added one by one, and a step can be one record.
             longer = 4 * LONGEST_STAGE**2 * 2.0**-53 * coordinates.amplification
             of_stage = replace(of_stage, rounding=of_stage.rounding + longer)
-            planned = plan_conditioning(of_stage, budget, mu=mu_of_moments, **choices)
+            planned = plan_conditioning(of_stage, budget, mu=mu_of_moments)
             moments, mu = (replace(planned.release, repeats=None),), mu * math.sqrt(1 - share)
             # Beside many records noise is next to nothing: the largest condition number.
             of_step = replace(of_step, conditioning=of_records(planned, 1, 1e100))
@@ -305,8 +315,7 @@ class DualAveraging(Algorithm):
     def start(self, plan: Plan, problem: Problem) -> StreamState:
         """The public state before any record."""
         zeros = np.zeros((plan.facts.n_parameters, plan.facts.loss.n_outputs))
-        moment = np.zeros(plan.releases[0].shape)
-        return StreamState(0, 0, 0, zeros, zeros, zeros, new_buffers(zeros), zeros, moment)
+        return StreamState(0, 0, 0, zeros, zeros, zeros, new_buffers(zeros), zeros)
 
     def arrive(
         self, plan: Plan, problem: Problem, gate: Gate, state: StreamState, hidden: Hidden | None
@@ -347,7 +356,15 @@ class DualAveraging(Algorithm):
         return replace(bounded, derivative_bound=math.inf)
 
     def _stage(self, plan: Plan, problem: Problem, state: StreamState) -> Stage:
-        """Constants of the present stage, from the plan, counts and released moments."""
+        """Constants of the present stage, from the plan, counts and released moments.
+
+        Proposition: in the basis of a moment S of rows cut at R, rows of norm at most B have a
+        second moment of at most ``(B / R)^2`` times the identity, beside noise in S: a cut row is
+        at least R / B times as long, and the basis makes S at most the identity. So a step of b
+        records, of an eta with ``eta b smoothness (B / R)^2 <= 1``, does not overshoot whatever the
+        data, as long as the moment of its rows is that of S. For single records the trace of the
+        moment takes the place of b. Without a basis both are at most B^2.
+        """
         facts, release, begun = plan.facts, plan.releases[-1], state.begun
         moments, rows = conditioning_of(plan), part_of(problem, 0, 1, state.basis).rows
         first = PLAIN_FIRST_STAGE if moments is None else math.ceil(FIRST_STAGE * moments.edge)
@@ -356,20 +373,28 @@ class DualAveraging(Algorithm):
         # The rule of stored records, for as many as there are in the end.
         known = None if state.basis is None else moments
         alike = replace(facts, n_samples=end, conditioning=known, max_iter=defaults.USUAL_STEPS)
-        mu = math.hypot(*release.sensitivities) / release.noise_std
-        score, rule = CLASS_SCORE_NOISE / smoothness, CLASS_CLIP
-        rule = rule * defaults.derivative_unit(facts.loss) * defaults.largest_weight(facts.loss)
+        signal = signal_for_each(plan, end)
+        opening, calm, score = CLASS_OPENING, CLASS_CALM, CLASS_SCORE_NOISE / smoothness
+        rule = defaults.derivative_unit(facts.loss) * defaults.largest_weight(facts.loss)
         if defaults.is_regression(facts):
-            score, rule = SCORE_NOISE, REGRESSION_CLIP * defaults.default_steps(alike, mu)[1]
+            opening, calm, score = REGRESSION_OPENING, REGRESSION_CALM, SCORE_NOISE
+            rule = defaults.default_steps(alike, mu_of(release))[1]
+        rule *= min(max(LEAST_CLIP, opening * math.sqrt(signal)), LARGEST_CLIP)
+        score *= min((CALM_SIGNAL / signal) ** calm, 1.0)
         clip_norm = rows.clip_unit * float(rule if self.clip_norm == "auto" else self.clip_norm)
         size = min(defaults.typical_row(facts), facts.row_norm) ** 2
-        size = size if state.basis is None else float(rows.loading.sum())
-        noise_std = clip_norm * release.noise_std
-        step_size = min(score / (noise_std * math.sqrt(size)), 1 / (smoothness * size))
+        noise_std, longest = clip_norm * release.noise_std, facts.row_norm**2
+        # Bounds of the trace and of the largest eigenvalue of the second moment.
+        trace = largest = longest
+        if state.basis is not None:
+            size, largest = float(rows.loading.sum()), longest / row_cut(plan, begun) ** 2
+            trace = size * largest
+        short = min(max(SETTLED_SIGNAL / signal, 0.1), 1.0)
+        of_record, power = RECORD_STEP * short, max(AVERAGING_POWER * short, SETTLED_POWER)
+        step_size = min(score / (noise_std * math.sqrt(size)), of_record / (smoothness * trace))
         step_size = float(step_size if self.step_size == "auto" else self.step_size)
-        # Steps of more records would overshoot.
-        largest = 1 / (step_size * smoothness * max(size / 8, 1.0))
-        return Stage(end, clip_norm, step_size, int(min(max(largest, 1), LARGEST_STEP)), rows)
+        most = int(min(max(LONGEST_STEP / (step_size * smoothness * largest), 1), LARGEST_STEP))
+        return Stage(end, clip_norm, step_size, most, row_cut(plan, end), power, rows)
 
     def _step(
         self,
@@ -382,8 +407,8 @@ class DualAveraging(Algorithm):
     ) -> tuple[StreamState, Hidden]:
         """A step with the records of a problem; symbols as above."""
         (buffers, square, n_hidden), rows, clip_norm = hidden, stage.rows, stage.clip_norm
-        if (moments := conditioning_of(plan)) is not None:
-            square = square + second_moment(moments.row_norm, problem)()
+        if conditioning_of(plan) is not None:
+            square = square + second_moment(stage.row_cut, problem)()
         n, seen = problem.rows.n_samples, part_of(problem, 0, problem.rows.n_samples, state.basis)
         gradients = ClippedSum(plan.facts, clip_norm).over(seen)
         gradient = gradients(rows.from_coordinates(state.model)) / clip_norm
@@ -393,7 +418,8 @@ class DualAveraging(Algorithm):
         point = rows.from_coordinates(state.center) - stage.step_size * clip_norm * total
         strength = stage.step_size * (n_samples - state.begun)
         model = penalty_operator(plan.facts.penalty, strength, rows)(point)
-        share = n * (1 + AVERAGING_POWER) / (n_samples + n * AVERAGING_POWER)
+        power = stage.averaging_power
+        share = n * (1 + power) / (n_samples + n * power)
         state = replace(
             state,
             n_samples=n_samples,
@@ -414,23 +440,39 @@ class DualAveraging(Algorithm):
         if (moments := conditioning_of(plan)) is None:
             return state
         _, square, n_hidden = hidden
-        moment = state.moment + gate.release(SECOND_MOMENT, packed(square))
-        counts = (state.counts[0] + 1, state.counts[1] + n_hidden)
-        basis = basis_from_release(moment / counts[1], of_records(moments, *counts))
-        return replace(state, moment=moment, counts=counts, basis=basis)
+        noisy = gate.release(SECOND_MOMENT, packed(square)) / n_hidden
+        known = replace(of_records(moments, 1, n_hidden), row_norm=row_cut(plan, begun))
+        return replace(state, basis=basis_from_release(noisy, known))
 
 
 def conditioning_of(plan: Plan) -> Conditioning | None:
     """How second moments become a basis; None where there are too many parameters."""
-    choices = defaults.conditioning_choices(plan.facts)
     release = plan.releases[0]
-    return Conditioning(release=release, **choices) if release.name == SECOND_MOMENT else None
+    return conditioning_by(plan.facts, release) if release.name == SECOND_MOMENT else None
 
 
 def of_records(moments: Conditioning, n_moments: int, n_records: float) -> Conditioning:
     """The conditioning by a mean over records, of whom sums were released so many times."""
     noise_std = moments.release.noise_std * math.sqrt(n_moments) / n_records
     return replace(moments, release=replace(moments.release, noise_std=noise_std))
+
+
+def mu_of(release: Release) -> float:
+    """The Gaussian-DP parameter of a release."""
+    return math.hypot(*release.sensitivities) / release.noise_std
+
+
+def signal_for_each(plan: Plan, n_samples: int) -> float:
+    """The signal of so many records of a stream, for each parameter."""
+    facts = replace(plan.facts, n_samples=n_samples)
+    return facts.signal(mu_of(plan.releases[-1])) / math.prod(facts.model_shape)
+
+
+def row_cut(plan: Plan, end: int) -> float:
+    """Norm of rows in the second moment of the stage that ends there, at most that of all rows."""
+    moments = conditioning_of(plan)
+    edge = math.inf if moments is None else of_records(moments, 1, end).edge
+    return defaults.opened_cut(plan.facts, edge)
 
 
 def new_buffers(total: Array) -> Array:

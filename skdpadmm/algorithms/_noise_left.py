@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdpadmm.algorithms._algorithm import without_intercept
-from skdpadmm.algorithms._defaults import has_row_norm, typical_row, usual_smoothness
+from skdpadmm.algorithms._defaults import has_row_norm, least_cut, typical_row, usual_smoothness
 from skdpadmm.losses import Loss
 from skdpadmm.penalties import L1
 from skdpadmm.protocol import Facts, Plan, Problem, Solution
@@ -143,6 +143,8 @@ def without_stretch(plan: Plan, problem: Problem, solution: Solution) -> Solutio
         return solution
     if rows.basis is not None:
         size, excess = 1.0, CUT_ROWS
+        if facts.conditioning is not None:
+            excess = min(1.0, excess * facts.conditioning.row_norm / least_cut(facts))
     elif has_row_norm(facts):
         # Such fits, as those of text, stop long before derivatives balance.
         return solution

@@ -163,7 +163,7 @@ class PersonalizedCoordinateDescent(InTurns):
             averaging_wakes=0,
             is_smoothed=self.averaging_wakes == "auto" and is_tempered,
             is_tempered=is_tempered,
-            clip_norm=defaults.default_clip_norm(facts) if budget.is_private else math.inf,
+            clip_norm=defaults.default_clip_norm(facts, budget) if budget.is_private else math.inf,
             weights=tuple(weights.tolist()),
             warm_start=None if is_tempered and n_turns > FEW_TURNS else "propagation",
         )
@@ -182,7 +182,9 @@ class PersonalizedCoordinateDescent(InTurns):
                 return 1
         once = agent_turns(facts, budget, name=GRADIENTS, weights=np.ones(1), law=self.noise)
         automatic = self.clip_norm == "auto"
-        clip_norm = defaults.default_clip_norm(facts) if automatic else float(self.clip_norm)
+        clip_norm = (
+            defaults.default_clip_norm(facts, budget) if automatic else float(self.clip_norm)
+        )
         clip_norm *= math.sqrt(facts.n_parameters)
         noise = defaults.noise_of_agents(facts, once, clip_norm=clip_norm)
         share = defaults.pace_of_agents(facts, facts.coordinates, noise, n_turns).share.max()

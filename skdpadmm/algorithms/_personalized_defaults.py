@@ -18,6 +18,7 @@ from skdpadmm.algorithms._defaults import (
     derivative_unit,
     is_regression,
     largest_weight,
+    opened_clip,
     typical_row,
     usual_smoothness,
 )
@@ -103,11 +104,13 @@ def own_pull(facts: Facts) -> Array:
     return agents.trade_off * np.asarray(agents.confidence)
 
 
-def default_clip_norm(facts: Facts) -> float:
+def default_clip_norm(facts: Facts, budget: Budget) -> float:
     """Clip bound of a record's gradient, or an agent's, in units of `Rows.clip_unit`."""
-    row = typical_row(facts) / math.sqrt(facts.n_parameters)
+    n_entries = facts.n_parameters * facts.loss.n_outputs
+    opened = opened_clip(facts, signal_beside_noise(facts, budget) * math.sqrt(n_entries))
+    clip = max(CLIP * typical_row(facts) / math.sqrt(facts.n_parameters), opened)
     weight = derivative_unit(facts.loss) * largest_weight(facts.loss)
-    return CLIP * row * agent_clip_factor(facts) * weight
+    return clip * agent_clip_factor(facts) * weight
 
 
 def typical_curvature(facts: Facts) -> float:

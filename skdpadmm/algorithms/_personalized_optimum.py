@@ -137,7 +137,7 @@ class LocalModels(InTurns):
         penalty = float(defaults.penalty_curvature(facts, facts.coordinates).max())
         settings = self.resolved(
             turns=n_turns,
-            clip_norm=defaults.default_clip_norm(facts),
+            clip_norm=defaults.default_clip_norm(facts, budget) if budget.is_private else math.inf,
             step_size=1.0 / (curvature + penalty),
             tolerance=TOLERANCE,
             max_iter=max(facts.max_iter, MOST_STEPS),

@@ -48,6 +48,7 @@ from skdpadmm.protocol import (
     Facts,
     Gate,
     Problem,
+    Release,
     Scaling,
     Summand,
 )
@@ -119,7 +120,7 @@ def prepared(
     if conditioning is None or (conditioning == "auto" and not is_possible):
         return facts
     mu = total * math.sqrt(defaults.CONDITIONING_SHARE)
-    planned = plan_conditioning(facts, budget, mu=mu, **defaults.conditioning_choices(facts))
+    planned = plan_conditioning(facts, budget, mu=mu)
     if conditioning == "auto" and not defaults.conditioning_pays(facts, planned.edge):
         return facts
     return replace(facts, conditioning=planned)
@@ -256,8 +257,8 @@ def centre_and_unit(released: NDArray[np.float64], noise_std: float) -> tuple[fl
     return centre, math.sqrt(min(variance, 1.0)) / defaults.RESIDUAL
 
 
-def plan_conditioning(facts: Facts, budget: Budget, *, mu: float, **choices: float) -> Conditioning:
-    """Plan the release of the second moment; the choices are fields of `Conditioning`."""
+def plan_conditioning(facts: Facts, budget: Budget, *, mu: float, **choices: Any) -> Conditioning:
+    """Plan the release of the second moment; choices are fields of `Conditioning`."""
     d = facts.n_parameters
     release = plan_release(
         facts,
@@ -267,7 +268,13 @@ def plan_conditioning(facts: Facts, budget: Budget, *, mu: float, **choices: flo
         sensitivity=facts.neighboring.second_moment_factor * facts.rounding / facts.n_samples,
         mu=mu,
     )
-    return Conditioning(release=release, **choices)
+    return replace(conditioning_by(facts, release), **choices)
+
+
+def conditioning_by(facts: Facts, release: Release) -> Conditioning:
+    """The conditioning by a release of the second moment."""
+    edge = release.noise_std * math.sqrt(facts.n_parameters / 2)
+    return Conditioning(release=release, **defaults.conditioning_choices(facts, edge))
 
 
 def second_moment(norm: float, problem: Problem) -> Summand:

@@ -535,7 +535,7 @@ class DPGridSearchCV(BaseDPSearch):
     >>> X = rng.uniform(-1, 1, size=(5000, 3))
     >>> y = (X[:, 0] + X[:, 1] > 0).astype(int)
     >>> model = DPAdmmLogisticRegression(classes=[0, 1], feature_bounds=(-1, 1))
-    >>> search = DPGridSearchCV(model, {"C": [1e-6, 1.0]}, random_state=1)
+    >>> search = DPGridSearchCV(model, {"C": [1e-6, 1.0]}, random_state=2)
     >>> search.fit(X, y).best_params_
     {'C': 1.0}
     >>> f"{search.privacy_.epsilon():.3f}"

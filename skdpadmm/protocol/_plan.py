@@ -192,6 +192,10 @@ class Plan(Document):
                 accuracy = percent_up(guarantee.attack_accuracy())
                 text += f", {figures[name]}, attack accuracy at most {accuracy}"
             lines.append((f"guarantee ({name})", text))
+        if facts.is_stream and budget.is_private:
+            one = signal_of(facts, self.guarantees(facts.observers[0]), budget.delta)
+            text = f"fewer than about {one.missing:,} records are better stored, for one fit"
+            lines.append(("signal", text))
         if self.signal is not None:
             lines.append(("signal", str(self.signal)))
             if type(facts.loss.unweighted) in LOGISTIC and not self.signal.settles_size:

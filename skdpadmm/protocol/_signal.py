@@ -46,6 +46,11 @@ class Signal:
         return "ample" if self.strength >= AMPLE else "fair"
 
     @property
+    def missing(self) -> int:
+        """How many times as many records settle sizes; of a stream, whose signal is of one."""
+        return math.ceil(SIZED * self.n_parameters / self.strength)
+
+    @property
     def settles_size(self) -> bool:
         """Whether coefficients of a logistic loss are about as large as those without privacy."""
         return self.strength >= SIZED * self.n_parameters

@@ -1465,6 +1465,7 @@ BOUNDS = "tests.releases.test_private_bounds"
 SCORES = "tests.releases.test_private_score"
 
 CORRELATED = "tests.divergence.test_correlated_noise"
+AVERAGING = "tests.algorithms.test_dual_averaging"
 
 # fmt: off
 THEOREM_BUGS = [
@@ -1506,6 +1507,12 @@ THEOREM_BUGS = [
                f"{CORRELATED}.test_mu_is_that_of_a_numerical_gaussian_for_any_coefficients_and_adaptive_records"),
     TheoremBug("rounding of buffers that nobody counts", setting(f"{ALGORITHMS}._dual_averaging.ExponentialSum.rounding", lambda *_: 0.0),
                f"{CORRELATED}.test_rounding_of_buffers_is_within_its_bound", (0,)),
+    TheoremBug("clips of a stream that do not open", setting(f"{ALGORITHMS}._dual_averaging.LARGEST_CLIP", 0.4),
+               f"{AVERAGING}.test_without_noise_a_stream_finds_the_optimum", ("two", 4, "rare")),
+    TheoremBug("a cut of rows in a stream that does not open", setting(f"{ALGORITHMS}._defaults.OPEN_EDGE", 1e-9),
+               f"{AVERAGING}.test_the_cut_of_rows_opens_to_the_declared_norm", (pytest.MonkeyPatch,)),
+    TheoremBug("steps of a stream that are twice too long", setting(f"{ALGORITHMS}._dual_averaging.LONGEST_STEP", 1.0),
+               f"{AVERAGING}.test_steps_are_stable_for_the_longest_rows", ("two", 1e-9, pytest.MonkeyPatch)),
     TheoremBug("replace-one counted as zero-out in a perturbed objective", zero_out_counted,
                f"{OBJECTIVE}.test_the_exact_divergence_of_a_solution_stays_below_the_claim",
                ("logistic", "replace_one")),

@@ -407,7 +407,7 @@ def moments_released(X, y):
 
 @pytest.mark.parametrize("position", [0, 31, 40, 500])
 def test_a_record_is_in_one_second_moment(position):
-    X = np.random.default_rng(0).uniform(-1, 1, (700, 2))
+    X = np.random.default_rng(0).uniform(-1, 1, (2100, 2))
     other = X.copy()
     other[position] *= -0.5
     moments = moments_released(X, X[:, 0]), moments_released(other, X[:, 0])

@@ -273,10 +273,7 @@ def test_what_joined_is_in_every_report(unit):
                 assert re.search(f"{label}(&#x27;|') joined later: .50", text)
             for text in (repr(fits), fits.to_markdown(), fits._repr_html_()):
                 assert re.search(f"of (&#x27;|'){label}(&#x27;|').*.50", text)
-        # Agents of other labels are not known to be the same, so that nothing adds up.
-        if unit == "agent":
-            assert fits.total is None
-            continue
+        # Newcomers are agents of the same fit, whatever their labels.
         total = compose(*(each.guarantee() for each in report.fits))
         assert fits.total == total
         assert fits.epsilon() > 50
