@@ -1507,6 +1507,14 @@ THEOREM_BUGS = [
                f"{CORRELATED}.test_mu_is_that_of_a_numerical_gaussian_for_any_coefficients_and_adaptive_records"),
     TheoremBug("rounding of buffers that nobody counts", setting(f"{ALGORITHMS}._dual_averaging.ExponentialSum.rounding", lambda *_: 0.0),
                f"{CORRELATED}.test_rounding_of_buffers_is_within_its_bound", (0,)),
+    TheoremBug("rows that are cut at half of their bound under any signal", all_of(
+                   setting(f"{ALGORITHMS}._defaults.OPEN_EDGE", 1e-9), setting(f"{ALGORITHMS}._defaults.LONGEST_STEP", 1e9)),
+               "tests.interface.test_consistency.arrives", ("two classes", ["signs"] * 8, False, 0)),
+    TheoremBug("steps that are twice too long for rows that are cut", setting(f"{ALGORITHMS}._defaults.LONGEST_STEP", 3.8),
+               "tests.interface.test_consistency.test_steps_are_stable_for_rows_that_are_cut", (pytest.MonkeyPatch,)),
+    TheoremBug("clips of classes that do not open", replaces(f"{ALGORITHMS}._defaults", "opened_clip")(
+                   lambda opened, *known: min(opened(*known), 0.3)),
+               "tests.interface.test_consistency.arrives", ("two classes", ["rare", "heavy", "narrow"], False, 1)),
     TheoremBug("clips of a stream that do not open", setting(f"{ALGORITHMS}._dual_averaging.LARGEST_CLIP", 0.4),
                f"{AVERAGING}.test_without_noise_a_stream_finds_the_optimum", ("two", 4, "rare")),
     TheoremBug("a cut of rows in a stream that does not open", setting(f"{ALGORITHMS}._defaults.OPEN_EDGE", 1e-9),
