@@ -50,6 +50,8 @@ def _without_values(error: Exception) -> Exception:
         end = end.tb_next
     code, where = end.tb_frame.f_code, end.tb_frame.f_globals.get("__name__", "").split(".")[0]
     is_ours = where == "skdpadmm" and code.co_code[end.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+    # A warning that was made an error.
+    is_ours |= type(error).__module__ == "skdpadmm.exceptions"
     if is_ours or isinstance(error, MemoryError):
         return error
     if where in ("skdpadmm", "sklearn") and _PUBLIC.match(str(error)):

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 
 from skdpadmm import privacy
 from skdpadmm._document import Block, as_html, as_text, frame_of
-from skdpadmm._numbers import percent_up
+from skdpadmm._numbers import percent_up, require_delta
 from skdpadmm._search_cost import cost_of_search
+from skdpadmm._sklearn import discreet
 from skdpadmm.exceptions import warn_user
 from skdpadmm.ledger._account import LedgerError, PrivacyBudgetExceeded, left_of
 from skdpadmm.privacy import Guarantee, Neighboring, Observer, PrivacyReport, round_up, worst
@@ -459,6 +460,8 @@ class PrivacyLedger:
         self, delta: float | None, observer: str = "adversary", **asked: Any
     ) -> tuple[str, float, float]:
         """Return the kind, epsilon and delta of a total where budgets follow results."""
+        if delta is not None:
+            require_delta(delta)
         base = self._delta(None) if delta is None else delta
         accounts, relation, limits = self._asked(**asked)
         spent = [
@@ -633,6 +636,7 @@ class PrivacyLedger:
         yield Block("text", KINDS)
         yield Block("text", [f"A total assumes: {ASSUMED}"])
 
+    @discreet
     def check(
         self,
         search: Any,

@@ -54,9 +54,13 @@ class Spent(NamedTuple):
         return is_gaussian and (self.mu == 0.0 or self.mu <= _filter_mu(epsilon, delta))
 
     def filter_epsilon(self, epsilon: float, delta: float, at: float) -> float:
-        """Return epsilon at a delta of fits that a filter with a limit let in."""
-        limit = GaussianDP(_filter_mu(epsilon, delta)).epsilon(at) if self.mu else 0.0
-        return self.pure + (min(limit, epsilon) if at >= delta else limit)
+        """Return epsilon at a delta of fits that a filter with a limit let in.
+
+        No more than the delta of the limit is claimed, which is what a raised limit loses.
+        """
+        if at >= delta:
+            return self.pure + (epsilon if self.mu else 0.0)
+        return self.pure + (GaussianDP(_filter_mu(epsilon, delta)).epsilon(at) if self.mu else 0.0)
 
     def odometer_epsilon(self, delta: float) -> float:
         """Return epsilon at a delta that was fixed in advance, for who stops when it suits."""

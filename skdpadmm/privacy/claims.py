@@ -33,9 +33,9 @@ FIXED = "The number of fits, and all budgets, were fixed before the first result
 # What the words of a ledger mean.
 KINDS = (
     f"fixed: holds only under this condition. {FIXED}",
-    "filter: holds whatever followed from results, because the limit was stored before the first"
-    " fit and was not raised. It is the limit, with pure epsilons on top.",
-    "odometer: holds whatever followed from results, without such a limit.",
+    "filter: holds whatever followed from results that its observer sees, because the limit was"
+    " stored before the first fit and was not raised. It is the limit, with pure epsilons on top.",
+    "odometer: holds whatever followed from such results, without such a limit.",
     "The delta of a total is chosen before the first result.",
 )
 # A plan may exceed its budget's delta by as much: rounding, where a plan meets it exactly.

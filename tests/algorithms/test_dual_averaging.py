@@ -1,5 +1,7 @@
 """Default steps, clips and cuts of a stream: they open as records arrive, and are stable."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -110,6 +112,16 @@ def test_the_cut_of_rows_opens_to_the_declared_norm(monkeypatch):
     assert cuts == sorted(cuts)
     assert cuts[0] == pytest.approx(0.5 * 2)
     assert cuts[-1] == 2.0
+
+
+@pytest.mark.parametrize("epsilon", [30.0, 300.0, FREE])
+def test_a_basis_has_the_scale_of_the_cut_of_its_stage(epsilon, monkeypatch):
+    X, y = data_of("two", "signs", 3)
+    stages = stages_of("two", X, y, monkeypatch, epsilon)
+    for (before, _, _), (_, basis, _) in pairwise(stages):
+        # All rows are as long as the cut.
+        assert basis.eigenvalues.sum() == pytest.approx(before.row_cut**2, rel=0.1)
+    assert len(stages) > 2
 
 
 def test_clips_open_from_stage_to_stage(monkeypatch):

@@ -187,3 +187,10 @@ def test_an_odometer_is_above_the_composition_and_grows():
         assert figures == sorted(figures)
         for mu, figure in zip((1e-4, 0.01, 0.1, 1.0, 10.0, 100.0), figures, strict=True):
             assert figure >= GaussianDP(mu).epsilon(delta)
+
+
+def test_a_filter_asked_at_a_larger_delta_claims_its_own():
+    # A raised limit loses the delta of the limit, and so no more may have been claimed.
+    spent = Spent.of({GaussianDP(gaussian_mu(1.0, 1e-5)): 1})
+    assert spent.filter_epsilon(1.0, 1e-5, 1e-3) == 1.0
+    assert spent.filter_epsilon(1.0, 1e-5, 1e-7) > 1.0
