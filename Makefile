@@ -68,6 +68,7 @@ figures: $(VENV)/.data ## Draw the figures of the papers and write docs/figures.
 benchmarks: $(VENV)/.data $(PEER)/.installed ## Run every benchmark, the long ones at a small size
 	@$(BIN)/python benchmarks/iteration_cost.py
 	@$(BIN)/python benchmarks/accuracy.py --quick
+	@$(BIN)/python benchmarks/consistency.py --quick
 	@$(BIN)/python benchmarks/unseen_data.py --half development --data pima hitters --splits 2
 	@$(BIN)/python benchmarks/federated_scaling.py --quick
 	@$(BIN)/python benchmarks/federated_tradeoff.py --quick

