@@ -38,6 +38,8 @@ CONDITIONING_SHARE = 0.2
 # Clip bound of a logistic loss in conditioned coordinates, over the root of the signal for each
 # parameter: it opens as signal grows, so that fits approach the optimum. .04 to .09 are alike.
 OPENING = 0.06
+# Of several scores and of hinges it need not be wider than this, or than what has opened: next to
+# no gradient is longer.
 LEAST_OPEN_CLIP = 4.0
 # The number of steps, by default, that the rule for classifiers was fitted with.
 USUAL_STEPS = 100
@@ -46,8 +48,8 @@ USUAL_STEPS = 100
 OPEN_EDGE = 0.012
 # Default steps times the bound of the curvature. Proximal gradient steps converge below 2.
 LONGEST_STEP = 1.9
-# Share of that for losses of a residual, whose curvature is as large as its bound everywhere: an
-# eigenvalue that noise of two edges hides is above its floor, of .7 edges, by as much.
+# Share of that for losses of a residual, whose curvature can be as large as its bound everywhere:
+# noise hides eigenvalues of up to two edges, and their floor is at .7 edges.
 FLOOR_SHARE = 0.35
 
 
@@ -156,7 +158,6 @@ def _steps(facts: Facts, mu: float) -> tuple[float, float]:
     step_size = min(part / finite_smoothness(facts.loss), longest_step(facts))
     if isinstance(facts.loss, losses.LogisticLoss):
         return step_size, opening
-    # Beyond that next to no gradient is clipped.
     widest = max(LEAST_OPEN_CLIP, opening)
     clip_norm = min(4.0 * travel / (step_size * facts.max_iter), widest)
     if isinstance(facts.loss, losses.SmoothedHinge | losses.OneVsRestHinge):
