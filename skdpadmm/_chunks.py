@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
+from skdpadmm._sklearn import discreet
 from skdpadmm.engine import ChunkParts, Engine, PlacedParts, parts_of_chunks
 from skdpadmm.network import Ownership, ownership_of_labels, positions_of_labels
 from skdpadmm.protocol import Problem, Summand
@@ -88,6 +89,7 @@ class Shard:
         self.chunk: Chunk | None = None
         self.functions: dict[int, Summand] = {}
 
+    @discreet
     def check(self, model: Any) -> Any:
         """Validate the chunk; its public facts, and how many rows each agent has."""
         self.chunk, self.raw = checked(model, *self.raw), None
@@ -99,6 +101,7 @@ class Shard:
             owners.update(dict(zip(found.labels.tolist(), found.sizes.tolist(), strict=True)))
         return n, n_features, self.chunk.columns, owners
 
+    @discreet
     def on_rows(self, method: Callable[..., Any], *args: Any) -> Any:
         """``method(self, *args)``; None without rows."""
         return method(self, *args) if self.chunk is not None else None

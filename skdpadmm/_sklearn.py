@@ -45,6 +45,9 @@ _VALUES = re.compile(r"(?s)(?<=Complex data not supported).*|(?<=instead:)\narra
 
 def _without_values(error: Exception) -> Exception:
     """Return an error that shows no value of a row: ours, or one in public words."""
+    if getattr(error, "is_discreet", False):
+        # From a worker, whose frames are not those of code that runs here.
+        return error
     end: Any = error.__traceback__
     while end.tb_next is not None:
         end = end.tb_next
@@ -75,6 +78,7 @@ def discreetly(door: Callable[..., Any], *args: Any, **known: Any) -> Any:
     except Exception as error:
         problem = _without_values(error)
         problem.__context__ = problem.__cause__ = None
+        vars(problem)["is_discreet"] = True
     raise problem
 
 
