@@ -285,12 +285,14 @@ def _plain_classification_steps(facts: Facts, signal: float) -> tuple[float, flo
     """Where rows are not conditioned; separable directions keep growing, so travel is longer."""
     unit = derivative_unit(facts.loss)
     curvature = finite_smoothness(facts.loss) / unit * facts.row_norm**2
-    clip = max(min(max(0.02 * math.sqrt(signal), 0.03), 0.3), opened_clip(facts, signal))
+    clip = min(max(0.02 * math.sqrt(signal), 0.03), 0.3)
     travel = max(20.0, min(1.5 * signal, 200.0 * clip * curvature))
     if has_row_norm(facts):
         # Such rows reach their bound and others a part of theirs: steps are as long for both.
         travel *= facts.row_norm**2 / facts.n_parameters
-    return travel / (facts.max_iter * clip * curvature * unit), clip * unit
+    # Steps are those of a clip that has not opened.
+    step_size = travel / (facts.max_iter * clip * curvature * unit)
+    return step_size, max(clip, opened_clip(facts, signal)) * unit
 
 
 def default_descent(
